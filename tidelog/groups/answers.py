@@ -1,4 +1,4 @@
-"""Makes the answer to a member's heartbeat."""
+"""Answers to members' heartbeats."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from tidelog.groups.wishes import session_timeout_ms
 from tidelog.model.groups import HeartbeatAnswer, grouped
 
 HEARTBEATS_PER_SESSION = 3
-"""The heartbeats that a session has time for, at least, so that one may be lost."""
+"""Minimum number of heartbeats per session timeout, so that one may be lost."""
 
 
 def standing(member: MemberRecord, current: Current, settings: GroupSettings) -> HeartbeatAnswer:
-    """Returns a member's answer: its epoch, its times, and what it may own. The assignment is left out if the member
-    has said that it owns exactly that."""
+    """Returns the answer to a member's heartbeat: epoch, heartbeat interval, session timeout and assignment. The
+    assignment is None if the member has confirmed it."""
     session_ms = session_timeout_ms(member, settings)
     # A member with a short session has to be heard more often than the setting says.
     interval_ms = min(settings.heartbeat_interval_ms, session_ms // HEARTBEATS_PER_SESSION)

@@ -1,8 +1,7 @@
 """The core of a group coordinator: `decide(shard, request, ...) -> Decision(records, answer)`.
 
-Pure. Deciding looks at the shard and changes nothing; the records take effect when `Shard.apply` is given them.
-Whatever is refused raises a `TidelogError`, and then nothing has happened. A request that comes a second time, because
-its first answer was lost, finds its work done and gets the same answer.
+Pure. A decision changes nothing by itself; its records take effect through `Shard.apply`. A refused request raises a
+`TidelogError` and has no effect. A request that is repeated because its answer was lost gets the same answer again.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from tidelog.model.groups import (
 
 
 def decide(shard: Shard, request: AnyGroupRequest, view: TopicsView, settings: GroupSettings, now: Now) -> Decision:
-    """Decides a request. Raises what the request's class says."""
+    """Decides a request. Raises the errors of the request's class."""
     match request:
         case Heartbeat():
             return decide_members.heartbeat(shard, request, view, settings, now)

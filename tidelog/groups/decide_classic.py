@@ -1,7 +1,7 @@
-"""Deciding about classic groups, in their shard: which group is meant, of which kind, and whether there may be one.
+"""Decisions about classic groups in their shard: finds the group, checks its type, creates it if allowed.
 
-A group is of the kind of whoever was in it last. While it has members it refuses those of the other kind; without any
-it becomes what the next member wants, and keeps its committed offsets.
+A group has the type of its last members. While it has members it refuses those of the other type. An empty group takes
+the type of the next member, and keeps its committed offsets.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tidelog.model.groups import CommitOffsets, check_group_name
 
 
 def decide_join(shard: Shard, joiner: Joiner, settings: GroupSettings, now: Now) -> Turn:
-    """Raises what `JoinGroup` says."""
+    """Decides a JoinGroup. Raises the errors of `JoinGroup`."""
     request = joiner.request
     check_join(request, settings)
     group = shard.groups.get(request.group)
@@ -56,7 +56,7 @@ def decide_join(shard: Shard, joiner: Joiner, settings: GroupSettings, now: Now)
 
 
 def _opened(group: Group, settings: GroupSettings, now: Now) -> Turn:
-    """Returns the first turn of a group that becomes a classic one."""
+    """Returns a decision, with its first records, for a group that becomes a classic one."""
     classic = ClassicGroup(group.name)
     # The record of generation 0 comes first, so that whoever loads the shard knows of which kind the group is.
     turn = Turn(classic, settings, now, [record_of(classic, now.wall_ms)])
@@ -66,22 +66,22 @@ def _opened(group: Group, settings: GroupSettings, now: Now) -> Turn:
 
 
 def decide_sync(shard: Shard, request: SyncGroup, wait: int, settings: GroupSettings, now: Now) -> Turn:
-    """Raises what `SyncGroup` says."""
+    """Decides a SyncGroup. Raises the errors of `SyncGroup`."""
     turn = Turn(_classic(shard, request.group, request.member_id).copy(), settings, now)
     syncs.sync(turn, request, wait)
     return turn
 
 
 def decide_heartbeat(shard: Shard, request: ClassicHeartbeat) -> TidelogError | None:
-    """Returns the error that a member's heartbeat is answered with; None if all is well. Raises as
-    `syncs.heartbeat`."""
+    """Returns None, or the error `RebalanceInProgress` as the answer to a heartbeat. Raises `UnknownMember`,
+    `FencedInstance` or `IllegalGeneration`."""
     return syncs.heartbeat(_classic(shard, request.group, request.member_id), request)
 
 
 def decide_leave(
     shard: Shard, request: LeaveGroup, settings: GroupSettings, now: Now
 ) -> tuple[Turn | None, LeaveAnswer]:
-    """Returns the turn in which the members leave, None if nothing changes; and the answer. Raises
+    """Returns the decision by which the members leave, None if nothing changes; and the answer. Raises
     `InvalidGroupName`."""
     group = shard.groups.get(check_group_name(request.group))
     if group is None or group.classic is None:
@@ -94,8 +94,8 @@ def decide_leave(
 
 
 def decide_silence(shard: Shard, name: str, member_id: str, settings: GroupSettings, now: Now) -> Turn | None:
-    """Returns the turn that follows the end of a session or, with no member named, of the wait for all; None if nothing
-    changes."""
+    """Returns the decision for an expired session, or (with an empty `member_id`) for the end of the group's wait for
+    all members; None if the group is not a classic one any more."""
     group = shard.groups.get(name)
     if group is None or group.classic is None:
         return None
@@ -110,7 +110,7 @@ def decide_silence(shard: Shard, name: str, member_id: str, settings: GroupSetti
 def decide_commit(
     shard: Shard, request: CommitAsMember, view: TopicsView, settings: GroupSettings, now: Now
 ) -> Decision:
-    """Raises what `CommitAsMember` says."""
+    """Decides an OffsetCommit by the request that classic members use. Raises the errors of `CommitAsMember`."""
     group = shard.groups.get(check_group_name(request.group))
     commit = CommitOffsets(group=request.group, offsets=request.offsets)
     if group is not None and group.members:

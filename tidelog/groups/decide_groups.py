@@ -1,4 +1,4 @@
-"""Deciding about whole groups: what there is, how it stands, and its end."""
+"""Decisions about whole groups: list, describe, delete."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tidelog.model.groups import (
 
 
 def delete(shard: Shard, request: DeleteGroup) -> Decision:
-    """Raises `UnknownGroup`, `GroupNotEmpty`."""
+    """Deletes a group. Raises `UnknownGroup` or `GroupNotEmpty`."""
     group = _group_named(shard, request.group)
     # Members would go on with partitions that the coordinator has given to nobody.
     if group.has_members:
@@ -33,7 +33,7 @@ def delete(shard: Shard, request: DeleteGroup) -> Decision:
 
 
 def describe(shard: Shard, request: DescribeGroup, view: TopicsView) -> Decision:
-    """Raises `UnknownGroup`."""
+    """Describes a group. Raises `UnknownGroup`."""
     group = _group_named(shard, request.group)
     if group.classic is not None:
         return Decision((), describe_classic(group.classic, view))
@@ -47,7 +47,7 @@ def describe(shard: Shard, request: DescribeGroup, view: TopicsView) -> Decision
 
 
 def list_groups(shard: Shard) -> Decision:
-    """Lists all groups of the shard, by name."""
+    """Lists all groups of the shard, sorted by name."""
     return Decision((), GroupsListed(tuple(_listed(group) for _, group in sorted(shard.groups.items()))))
 
 

@@ -1,8 +1,8 @@
-"""Deciding about joins: a new member, one whose first answer was lost, a static member that comes back.
+"""Decisions about joins: a new member, a repeated join, a static member that returns.
 
-A join carries no epoch, so one that is repeated cannot be told from one that comes late, when its member has long been
-at work. Therefore a join never takes anything away from a member that exists, nor brings it any further; and it says
-what the member wants only as long as the member has never been anywhere but where its join has put it.
+A join carries no epoch, so a repeated one cannot be told from a delayed one whose member has long been active.
+Therefore a join never takes partitions from an existing member nor advances its state; and it changes the member's
+subscription only as long as the member has sent nothing but its join.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from tidelog.model.groups import Heartbeat, check_group_name, check_instance_nam
 
 
 def join(shard: Shard, request: Heartbeat, view: TopicsView, settings: GroupSettings, now: Now) -> Decision:
-    """Makes somebody a member, or repeats the answer to a member's join. Raises `InvalidRequest`,
-    `UnsupportedAssignor`, `GroupFull`, `InstanceIdInUse`, `FencedMember`, and for a classic group `UnknownGroup`."""
+    """Adds a member, or repeats the answer to an earlier join. Raises `InvalidRequest`, `UnsupportedAssignor`,
+    `GroupFull`, `InstanceIdInUse`, `FencedMember`, and for a classic group `UnknownGroup`."""
     check_group_name(request.group)
     check_member_id(request.member_id)
     group = shard.known_or_new(request.group, settings.groups_max)
@@ -49,7 +49,7 @@ def join(shard: Shard, request: Heartbeat, view: TopicsView, settings: GroupSett
 def _again(
     group: Group, member: MemberRecord, current: Current, view: TopicsView, settings: GroupSettings, now: Now
 ) -> Decision:
-    """Answers a repeated join, of a member that exists: it is told again what it may own. Raises `InvalidRequest`,
+    """Answers a repeated join of an existing member with its whole assignment. Raises `InvalidRequest` or
     `FencedMember`."""
     was = group.members[member.member_id]
     # A repetition says the same, so this is another process under an id that was drawn twice.
@@ -68,7 +68,7 @@ def _again(
 
 
 def no_longer_classic(group: Group) -> tuple[GroupLogRecord, ...]:
-    """Returns the records of a group of the other kind that becomes one of this."""
+    """Returns the records that turn a classic group into a consumer group."""
     return () if group.classic_record is None else (gone(ClassicKey(group.name)),)
 
 
@@ -76,8 +76,8 @@ def no_longer_classic(group: Group) -> tuple[GroupLogRecord, ...]:
 
 
 def _predecessor(group: Group, member: MemberRecord, settings: GroupSettings) -> MemberRecord | None:
-    """Returns the static member that has left, and whose partitions the new member takes over; None if there is none.
-    Raises `InstanceIdInUse`, `GroupFull`."""
+    """Returns the static member that has left and whose partitions the new member takes over; None if there is none.
+    Raises `InstanceIdInUse` or `GroupFull`."""
     if member.instance_id is not None:
         check_instance_name(member.instance_id)
         holder = group.instances.get(member.instance_id)
@@ -98,7 +98,7 @@ def _predecessor(group: Group, member: MemberRecord, settings: GroupSettings) ->
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """The records that make somebody a member, and its target after them."""
+    """The records that add a member, and the group epoch and target assignment after them."""
 
     records: tuple[GroupLogRecord, ...]
     epoch: int
@@ -106,7 +106,7 @@ class _Entry:
 
 
 def _enter(group: Group, was: MemberRecord | None, member: MemberRecord, view: TopicsView, now: Now) -> _Entry:
-    """Returns the records that make somebody a member, as the heir of `was` if that is another static member."""
+    """Returns the records that add a member. `was` is the member before, or the static member that it replaces."""
     heir_of = None if was is None or was.member_id == member.member_id else was.member_id
     records: list[GroupLogRecord] = [] if member == was else [member]
     if heir_of is not None:
@@ -128,7 +128,7 @@ def _enter(group: Group, was: MemberRecord | None, member: MemberRecord, view: T
 
 
 def _placed(group: Group, member: MemberRecord, current: Current, entry: _Entry, settings: GroupSettings) -> Decision:
-    """Returns the decision that places a member. A member that joins knows of nothing that it owns."""
+    """Returns the decision that gives a joining member its first state. It owns no partitions yet."""
     # None: a join says nothing of what is owned, not even that it is nothing.
     after = reconciled(current, entry.target, entry.epoch, group.owners, member.member_id, None)
     after = replace(after, is_told=not after.held and not after.revoking)

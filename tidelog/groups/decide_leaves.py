@@ -1,4 +1,4 @@
-"""Deciding about members that leave: for good, or keeping their partitions (static members)."""
+"""Decisions about members that leave: for good, or temporarily and keeping their partitions (static members)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tidelog.model.groups import LEAVE, LEAVE_STATIC, Heartbeat, HeartbeatAnswer
 
 
 def leave(group: Group | None, request: Heartbeat, view: TopicsView, settings: GroupSettings, now: Now) -> Decision:
-    """Lets a member leave. One that is no member (any more) has left already: the first answer was lost. Raises
-    `InvalidRequest`."""
+    """Removes a member, or marks a static one as away. A member that is unknown has left already, and its first answer
+    was lost. Raises `InvalidRequest`."""
     answer = HeartbeatAnswer(request.member_id, request.member_epoch, settings.heartbeat_interval_ms, 0, None)
     member = None if group is None else group.members.get(request.member_id)
     # A repetition, whose first answer was lost: the member has left already.
@@ -35,8 +35,7 @@ def leave(group: Group | None, request: Heartbeat, view: TopicsView, settings: G
 
 
 def without(group: Group, members: Sequence[str], view: TopicsView, now: Now) -> tuple[GroupLogRecord, ...]:
-    """Returns the records of a group that these members have left, or were expelled from; the others get their
-    partitions."""
+    """Returns the records that remove these members, with new targets for the others."""
     left = {member_id: member for member_id, member in group.members.items() if member_id not in members}
     targets = {member_id: target for member_id, target in group.targets.items() if member_id in left}
     keys = [key(group.name, member_id) for member_id in members for key in (MemberKey, CurrentKey)]

@@ -1,4 +1,4 @@
-"""Deciding about heartbeats: who is a member, what it wants, and what it may own."""
+"""Decisions about heartbeats of consumer group members."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tidelog.model.groups import JOIN, LEAVE, LEAVE_STATIC, Heartbeat
 
 
 def heartbeat(shard: Shard, request: Heartbeat, view: TopicsView, settings: GroupSettings, now: Now) -> Decision:
-    """Raises what `Heartbeat` says."""
+    """Decides a heartbeat: join, leave, or a member's state and subscription. Raises the errors of `Heartbeat`."""
     if request.member_epoch > JOIN:
         return _beat(member_of(shard, request.group, request.member_id), request, view, settings, now)
     if request.member_epoch == JOIN:
@@ -36,7 +36,7 @@ def heartbeat(shard: Shard, request: Heartbeat, view: TopicsView, settings: Grou
 
 
 def member_of(shard: Shard, name: str, member_id: str) -> Group:
-    """Returns the group that has this member. Raises `UnknownMember`."""
+    """Returns the group, if it has this member. Raises `UnknownMember`."""
     group = shard.groups.get(name)
     if group is None or member_id not in group.members:
         raise UnknownMember(f"group {name!a} has no member {member_id!a} (any more); join under another id")
@@ -44,7 +44,7 @@ def member_of(shard: Shard, name: str, member_id: str) -> Group:
 
 
 def has_news(shard: Shard, request: Heartbeat) -> bool:
-    """Returns True if deciding this heartbeat again, which had no news before, would tell the member something."""
+    """Returns True if this heartbeat, decided again, would tell its member something new."""
     group = shard.groups.get(request.group)
     current = None if group is None else group.currents.get(request.member_id)
     # Deciding will refuse the heartbeat, or tell the member its epoch: either is news.
@@ -82,8 +82,8 @@ def _owned_partitions(request: Heartbeat) -> frozenset[Partition]:
 def _check_belated(
     current: Current, request: Heartbeat, said: frozenset[Partition] | None, *, wants_more: bool
 ) -> None:
-    """Raises `FencedMember` unless the member goes by the epoch before, and says nothing new. The answer that told it
-    of the new epoch was lost then. Nothing that it says counts, for this may be an old heartbeat that comes late."""
+    """Raises `FencedMember` unless the heartbeat has the member's previous epoch and nothing new. Such a member has
+    missed the answer with its new epoch; the heartbeat may be a delayed one, so nothing in it takes effect."""
     # To pass over something new would let the member believe that it was obeyed; to obey could undo what is newer.
     is_next = request.member_epoch == current.previous_epoch and not current.is_away
     owns_more = said is not None and any(current.of(partition) is None for partition in said)

@@ -1,10 +1,11 @@
-"""Deciding about committed offsets: the next offset that a group reads in each partition.
+"""Decisions about committed offsets.
 
-A member's commit counts if the partition is its own, since an epoch that is not later than the one it speaks with
-(KIP-1251): so one that was made while the member owned the partition counts, also if the group has gone on since; and
-one that comes after the partition was given to another does not, not even if it has come back.
+A member's commit counts if it has owned the partition since an epoch not later than the epoch of the commit (KIP-1251).
+So a commit made while the member owned the partition counts even after a rebalance. One made before the member lost the
+partition does not, even if it has got the partition back since.
 
-A member numbers its commits, and the committed offset keeps the number (`_is_kept`).
+Members number their commits, and the committed offset keeps the number, so that a delayed commit cannot overwrite a
+newer one (`_is_kept`).
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ OFFSET_MAX = 2**63 - 1
 
 
 def commit(shard: Shard, request: CommitOffsets, view: TopicsView, settings: GroupSettings, now: Now) -> Decision:
-    """Commits offsets, of a member or of a group without members. An offset that is refused has its own verdict, and
-    the others count. Raises `UnknownMember`, `FencedMember`, `GroupNotEmpty`, `InvalidRequest`."""
+    """Commits offsets, of a member or of a group without members. A refused offset has its own error, and the others
+    count. Raises `UnknownMember`, `FencedMember`, `GroupNotEmpty` or `InvalidRequest`."""
     group, current = _committer(shard, request, settings)
     return _commit(group, current, request, view, settings, now)
 
@@ -55,8 +56,8 @@ def commit(shard: Shard, request: CommitOffsets, view: TopicsView, settings: Gro
 def commit_unowned(
     shard: Shard, request: CommitOffsets, view: TopicsView, settings: GroupSettings, now: Now
 ) -> Decision:
-    """Commits for a caller that may, in a group whose partitions have no owners that the coordinator knows of. Raises
-    `GroupFull`, `InvalidRequest`."""
+    """Commits offsets without an ownership check, for a caller already checked, in a group whose members assign
+    partitions themselves. Raises `GroupFull` or `InvalidRequest`."""
     return _commit(shard.known_or_new(request.group, settings.groups_max), None, request, view, settings, now)
 
 
@@ -89,7 +90,7 @@ def _commit(
 
 
 def _committer(shard: Shard, request: CommitOffsets, settings: GroupSettings) -> tuple[Group, Current | None]:
-    """Returns the group, and the state of the member that commits; None for the state if no member commits."""
+    """Returns the group, and the state of the committing member, None if the caller is no member."""
     if not request.member_id:
         group = shard.known_or_new(check_group_name(request.group), settings.groups_max)
         # A tool's commit under a running group would be undone by the next commit of the partition's owner.
@@ -120,7 +121,7 @@ def _check_numbers(offset: CommittedOffset, least: int) -> None:
 
 
 def _record(group: str, offset: CommittedOffset, view: TopicsView, settings: GroupSettings, now: Now) -> OffsetRecord:
-    """Returns the record of a commit outside a membership. Raises `UnknownTopic`, `UnknownPartition`,
+    """Returns the record of a commit, without member id and commit number. Raises `UnknownTopic`, `UnknownPartition` or
     `MetadataTooLong`."""
     seen = _topic(offset, view)
     if len(offset.metadata.encode()) > settings.offset_metadata_bytes_max:
@@ -166,7 +167,8 @@ def _check_owned(current: Current, committed: OffsetRecord, member_epoch: int) -
 
 
 def _is_kept(group: Group, committed: OffsetRecord) -> bool:
-    """Returns True if the very same commit is kept already. Raises `StaleCommit` if a later one is."""
+    """Returns True if this commit is already stored (a repetition). Raises `StaleCommit` if a later commit of the
+    member is."""
     was = group.offsets.get((committed.topic, committed.partition))
     # Numbers are each member's own, so only its own commits can be compared.
     if was is None or was.topic_id != committed.topic_id or was.member_id != committed.member_id:
@@ -187,8 +189,8 @@ def _is_kept(group: Group, committed: OffsetRecord) -> bool:
 
 
 def fetch(shard: Shard, request: FetchOffsets, view: TopicsView) -> Decision:
-    """Returns committed offsets. A group that nobody knows has none; in a classic one nothing depends on who asks, as
-    in Kafka. Raises `UnknownMember`, `FencedMember`."""
+    """Returns committed offsets; an unknown group has none. In a classic group the caller's membership is not checked,
+    as in Kafka. Raises `UnknownMember` or `FencedMember`."""
     entry = shard.groups.get(request.group)
     is_classic = entry is not None and entry.classic is not None and entry.classic.is_in_use
     if request.member_id and not is_classic:
@@ -216,7 +218,7 @@ def fetch(shard: Shard, request: FetchOffsets, view: TopicsView) -> Decision:
 
 
 def _is_valid(committed: OffsetRecord, view: TopicsView) -> bool:
-    """Returns True if the topic still is the one that the offset was committed for."""
+    """Returns True if the topic still has the id for which the offset was committed."""
     seen = view.get(committed.topic)
     return seen is not None and seen.topic_id == committed.topic_id
 
@@ -228,8 +230,8 @@ def _committed(committed: OffsetRecord) -> CommittedOffset:
 
 
 def set_offsets(shard: Shard, request: SetOffsets, view: TopicsView, settings: GroupSettings, now: Now) -> Decision:
-    """Sets committed offsets of a group without members, all of them or none. Raises `GroupNotEmpty`, `InvalidRequest`,
-    `UnknownTopic`, `UnknownPartition`, `MetadataTooLong`."""
+    """Sets or deletes committed offsets of a group without members, all of them or none. Raises `GroupNotEmpty`,
+    `InvalidRequest`, `UnknownTopic`, `UnknownPartition` or `MetadataTooLong`."""
     group = shard.known_or_new(check_group_name(request.group), settings.groups_max)
     # Members would go on from where they are, and commit over what was set.
     _check_no_members(group, "its committed offsets are theirs")

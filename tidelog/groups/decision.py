@@ -1,4 +1,4 @@
-"""A decision: records that will be true once they are in the log, and the answer to the caller."""
+"""A decision: the records to write, and the answer to give once they are committed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ GroupAnswer: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Not yet true. The answer may be given when the records, and all that were decided before them, are committed."""
+    """Records to write, and the answer to give when they, and all records decided earlier, are committed."""
 
     records: tuple[GroupLogRecord, ...]
     answer: GroupAnswer

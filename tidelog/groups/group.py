@@ -1,4 +1,4 @@
-"""A group: the last record of each of its keys, in forms that are quick to decide from."""
+"""A group: the newest record of each of its keys, indexed for decisions."""
 
 from __future__ import annotations
 
@@ -32,9 +32,8 @@ from tidelog.model.groups import LEAVE_STATIC
 
 
 class GroupState(Enum):
-    """The states have Kafka's names; the last two are of classic groups (`classic/state.py`). A target is made in the
-    same decision that raises the group's epoch, so `ASSIGNING` is never seen from outside; whoever knows Kafka's states
-    finds them all here."""
+    """States of a group, with Kafka's names. `ASSIGNING` never occurs, because a target is made in the decision that
+    raises the group epoch. The last two belong to classic groups (`classic/state.py`)."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
@@ -45,15 +44,15 @@ class GroupState(Enum):
 
 
 CLASSIC_STATES: Final = (GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE)
-"""The states that only a classic group is in."""
+"""States that only a classic group can have."""
 
 
 class Held(NamedTuple):
-    """A partition in a member's hands."""
+    """A partition that a member holds."""
 
     topic_id: str
     since: int
-    """The member epoch at which it was given to it."""
+    """Member epoch at which the partition was given to the member."""
 
 
 NO_TARGET: Final[Mapping[Partition, str]] = MappingProxyType({})
@@ -61,7 +60,7 @@ NO_TARGET: Final[Mapping[Partition, str]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Current:
-    """The state of a member: its epoch, and the partitions that it holds or is giving up. Read from a
+    """The current assignment of a member: its epoch, and the partitions that it holds or is revoking, as in its
     `CurrentRecord`."""
 
     epoch: int
@@ -72,39 +71,40 @@ class Current:
 
     @property
     def is_away(self) -> bool:
-        """Returns True for a static member that has left and keeps its partitions."""
+        """True for a static member that has left temporarily and keeps its partitions."""
         return self.epoch == LEAVE_STATIC
 
     def of(self, partition: Partition) -> Held | None:
-        """Returns the partition, if the member owns it, or has not given it up yet."""
+        """Returns the partition, if the member holds or is still revoking it; otherwise None."""
         # Also what it is giving up: its last commits for that come while it does, and must count.
         return self.held.get(partition) or self.revoking.get(partition)
 
 
 class Group:
-    """The members, what each will own (`targets`), where each stands (`currents`), and the committed offsets."""
+    """A group: its members, their target assignments (`targets`), their current assignments (`currents`), and the
+    committed offsets."""
 
     def __init__(self, name: str) -> None:
         self.name: Final = name
         self.record: GroupRecord | None = None
         self.members: Final = dict[str, MemberRecord]()
         self.targets: Final = dict[str, Mapping[Partition, str]]()
-        """Topic ids of the partitions, by member."""
+        """Target assignments by member id: topic id of each partition."""
         self.currents: Final = dict[str, Current]()
         self.offsets: Final = dict[Partition, OffsetRecord]()
         self.owners: Final = dict[Partition, str]()
-        """The member that holds each partition, or has still to give it up. Invariant: nobody else has it in
+        """Member id that holds, or is still revoking, each partition. Invariant: no other member has the partition in
         `currents`."""
         self.instances: Final = dict[str, str]()
-        """The member of each `group.instance.id`."""
+        """Member id of each `group.instance.id`."""
         self.classic_record: ClassicRecord | None = None
         self._classic: ClassicGroup | None = None
-        """Made from the record when it is asked for."""
+        """The classic group, made from its record at first use."""
 
     @property
     def classic(self) -> ClassicGroup | None:
-        """The group as a classic one, with what is not in the log: members that are just joining, and requests that
-        wait. Invariant: there is one exactly if there is a record, and then there are no members beside its own."""
+        """The classic group, with the state that is not in the log: joining members and waiting requests. Invariant:
+        there is one exactly if there is a `classic_record`; then `members` is empty."""
         # Phases and waits are not in the log: a group that was just loaded has nobody waiting.
         if self._classic is None and self.classic_record is not None:
             self._classic = from_record(self.classic_record)
@@ -123,35 +123,35 @@ class Group:
 
     @property
     def is_simple(self) -> bool:
-        """True if the group has committed offsets, and never had a member."""
+        """True if the group has committed offsets but never had a member."""
         return self.record is None and self.classic is None
 
     @property
     def has_members(self) -> bool:
-        """True if there are members of either kind, or somebody is about to become one."""
+        """True if there are members of either type, or member ids handed out for a join."""
         return bool(self.members) or (self.classic is not None and self.classic.is_in_use)
 
     @property
     def members_count(self) -> int:
-        """Returns how many members there are, of either kind."""
+        """Number of members of either type."""
         return len(self.members) if self.classic is None else len(self.classic.members)
 
     @property
     def empty_since_ms(self) -> int | None:
-        """Returns since when there are no members (wall clock); None if there are, or never were."""
+        """Wall-clock time (ms) since when the group has no members; None if it has some, or never had any."""
         record = self.record or self.classic_record
         return None if record is None else record.empty_since_ms
 
     @property
     def is_nothing(self) -> bool:
-        """True if no record of the group is left in the compacted log: each of its keys has a tombstone."""
+        """True if the group has no live record: each of its keys has a tombstone."""
         return not (self.record or self.members or self.targets or self.currents or self.offsets or self.classic_record)
 
     def target_of(self, member_id: str) -> Mapping[Partition, str]:
         return self.targets.get(member_id, NO_TARGET)
 
     def is_settled(self, member_id: str) -> bool:
-        """Returns True if the member holds its whole target, and has nothing left to give up."""
+        """Returns True if the member holds its whole target and has nothing left to revoke."""
         current = self.currents[member_id]
         return current.is_away or (
             # `held` is always within the target of the member's epoch, so equal lengths mean equal sets.
@@ -216,7 +216,7 @@ class Group:
                 raise AssertionError(f"not a key of a group: {key!r}")
 
     def _forget_instance(self, member_id: str) -> None:
-        """Forgets the member's `group.instance.id`, unless another member has taken it over."""
+        """Removes the member's `group.instance.id` from the index, unless another member has taken it over."""
         was = self.members.get(member_id)
         if was is not None and was.instance_id is not None and self.instances.get(was.instance_id) == member_id:
             del self.instances[was.instance_id]
@@ -237,13 +237,13 @@ class Group:
 
     @property
     def count(self) -> int:
-        """Returns how many records the group takes in the log."""
+        """Number of live records of the group in the log."""
         # As many as `live_keys` yields, but without a walk over all committed offsets.
         several = len(self.members) + len(self.targets) + len(self.currents) + len(self.offsets)
         return bool(self.record) + bool(self.classic_record) + several
 
     def live_keys(self) -> Iterator[AnyKey]:
-        """Yields the keys of all that the group holds."""
+        """Yields the keys of all live records of the group."""
         if self.record is not None:
             yield GroupKey(self.name)
         if self.classic_record is not None:
@@ -281,7 +281,7 @@ class Group:
 
 
 def target_record(group: str, member_id: str, target: Mapping[Partition, str]) -> TargetRecord:
-    """Returns a target as a record; equal targets give equal records."""
+    """Returns the record of a target assignment; equal targets give equal records."""
     by_topic = dict[tuple[str, str], list[int]]()
     # Sorted: equal targets make equal bytes, whatever the assignor's order.
     for (topic, partition), topic_id in sorted(target.items()):

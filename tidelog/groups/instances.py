@@ -1,6 +1,6 @@
-"""Deciding about REST consumer instances: that they are there, and what they read.
+"""Decisions about REST consumer instances: create, configure, delete, describe.
 
-Nothing here is about members: an instance that subscribes is a member like any other, and its broker speaks for it.
+Membership is not handled here: an instance that subscribes is also a group member, whose heartbeats its broker sends.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tidelog.model.groups import (
 
 
 def create_instance(shard: Shard, request: CreateInstance) -> Decision:
-    """Raises `InstanceExists`."""
+    """Creates a REST consumer instance. Raises `InstanceExists`."""
     check_instance_name(request.instance, "consumer instance")
     if (request.group, request.instance) in shard.instances:
         raise InstanceExists(
@@ -37,7 +37,8 @@ def create_instance(shard: Shard, request: CreateInstance) -> Decision:
 
 
 def configure_instance(shard: Shard, request: ConfigureInstance) -> Decision:
-    """Raises `UnknownInstance`, `IllegalState`, and `InvalidRequest` for a pattern that is none."""
+    """Changes what an instance reads. Raises `UnknownInstance`, `IllegalState`, and `InvalidRequest` for an invalid
+    pattern."""
     record = instance_of(shard, request.group, request.instance)
     is_subscribing = bool(request.topics or request.pattern)
     # Compiled to be refused now, or the pattern would be met in the rebalance of a whole group.
@@ -57,23 +58,23 @@ def configure_instance(shard: Shard, request: ConfigureInstance) -> Decision:
 
 
 def delete_instance(shard: Shard, request: DeleteInstance) -> Decision:
-    """Raises `UnknownInstance`."""
+    """Deletes an instance. Raises `UnknownInstance`."""
     return _done(gone(instance_of(shard, request.group, request.instance).key))
 
 
 def describe_instance(shard: Shard, request: DescribeInstance) -> Decision:
-    """Raises `UnknownInstance`."""
+    """Describes an instance. Raises `UnknownInstance`."""
     record = instance_of(shard, request.group, request.instance)
     return Decision((), InstanceDescription(record.settings, record.topics, record.pattern, record.assigned))
 
 
 def list_instances(shard: Shard) -> Decision:
-    """Lists all instances, by group and name."""
+    """Lists all instances, sorted by group and name."""
     return Decision((), InstancesListed(tuple(InstanceListed(*key) for key in sorted(shard.instances))))
 
 
 def instance_of(shard: Shard, group: str, instance: str) -> InstanceRecord:
-    """Raises `UnknownInstance`."""
+    """Returns the record of an instance. Raises `UnknownInstance`."""
     record = shard.instances.get((group, instance))
     if record is None:
         raise unknown_instance(group, instance)

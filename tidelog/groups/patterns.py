@@ -1,8 +1,8 @@
-"""Subscriptions by pattern, in RE2's syntax as KIP-848 has it (there RE2/J).
+"""Subscriptions by regular expression, in RE2 syntax as in KIP-848 (Kafka uses RE2/J).
 
-A pattern comes from anybody who may join a group, and is matched on the broker's one event loop, against every topic.
-RE2 matches in time linear to the name, whatever the pattern; a backtracking matcher can be kept busy for years by a
-pattern of six characters.
+Any client that may join a group can send a pattern, which is matched on the broker's event loop against every topic.
+RE2 takes time linear in the name's length for any pattern; a backtracking matcher could be kept busy for years by six
+characters.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ PROGRAM_BYTES_MAX: Final = 1 << 20
 
 
 def matcher(pattern: str) -> Callable[[str], bool]:
-    """Returns a function that tells whether the pattern matches the whole of a name. Raises `InvalidRequest`."""
+    """Returns a function that tells whether the pattern matches a whole name. Raises `InvalidRequest` for an invalid
+    pattern."""
     if len(pattern) > PATTERN_LENGTH_MAX:
         raise InvalidRequest(f"a pattern has at most {PATTERN_LENGTH_MAX} characters; this one has {len(pattern)}")
     options = re2.Options()

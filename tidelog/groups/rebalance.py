@@ -1,8 +1,8 @@
-"""A group's next epoch: the targets of all its members, made by an assignor from what they subscribe to.
+"""The next epoch of a group: an assignor makes new target assignments from the members' subscriptions.
 
-The topics that the targets were made for are kept as a digest of their names, ids and sizes. When the cluster's topics
-change, `has_other_topics` compares: a topic that appeared, grew, vanished or was created anew, if anybody in the group
-subscribes to it by name or pattern, makes the next epoch.
+The group keeps a digest of the subscribed topics' names, ids and sizes at that time. When the cluster's topics change,
+`has_other_topics` compares it: a subscribed topic that was created, grew, was deleted or was created anew causes the
+next epoch.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ DEFAULT_ASSIGNOR: Final = "uniform"
 
 @dataclass(frozen=True, slots=True)
 class Rebalance:
-    """The next epoch of a group, and the records that begin it."""
+    """The next epoch of a group, its targets, and the records to write."""
 
     epoch: int
     records: tuple[GroupLogRecord, ...]
     targets: Mapping[str, Mapping[Partition, str]]
-    """The topic ids of the partitions that each member shall own."""
+    """Target assignment of each member: topic id of each partition."""
 
 
 def rebalance(
@@ -41,7 +41,8 @@ def rebalance(
     view: TopicsView,
     now: Now,
 ) -> Rebalance:
-    """Returns the next epoch of a group whose members are `members` and whose targets were `targets`."""
+    """Returns the next epoch of a group with these members. `targets` are the previous targets, for sticky assignors.
+    """
     epoch = group.epoch + 1
     assignor = _elected(group, members)
     subscribed = resolved(members, view)
@@ -69,8 +70,8 @@ def _empty_since(group: Group, members: Mapping[str, MemberRecord], now: Now) ->
 
 
 def _elected(group: Group, members: Mapping[str, MemberRecord]) -> str:
-    """Returns the assignor that most members want; of equals the one in use, then the first by name. A member that
-    names none has no vote."""
+    """Returns the assignor that most members name; of equals the current one, then the first by name. Members that name
+    none do not count."""
     used = DEFAULT_ASSIGNOR if group.record is None else group.record.assignor
     votes = Counter(member.assignor for member in members.values() if member.assignor is not None)
     # Members were checked by whatever version coordinated when they joined; a name that this one does not have is no
@@ -124,8 +125,7 @@ def _existing(topics: tuple[str, ...], pattern: str, view: TopicsView) -> tuple[
 
 
 def digest(subscribed: Mapping[str, tuple[str, ...]], view: TopicsView) -> str:
-    """Returns a digest of the topics that the members subscribe to, as they are now; the same on every broker and in
-    every run."""
+    """Returns a digest of the subscribed topics' names, ids and sizes, the same on every broker."""
     # Sorted: the digest is compared by later coordinators, in other processes.
     names = sorted({name for names in frozenset(subscribed.values()) for name in names})
     text = "\n".join(f"{name} {view[name].topic_id} {view[name].partitions}" for name in names)
@@ -133,7 +133,7 @@ def digest(subscribed: Mapping[str, tuple[str, ...]], view: TopicsView) -> str:
 
 
 def has_other_topics(group: Group, view: TopicsView) -> bool:
-    """Returns True if the topics that the members subscribe to are not those that their targets were made for."""
+    """Returns True if the members' subscribed topics have changed since their targets were made."""
     # Without members there is nobody to give a partition to, and whoever joins begins the next epoch anyway.
     if group.record is None or not group.members:
         return False

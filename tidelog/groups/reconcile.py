@@ -1,18 +1,19 @@
-"""Bringing one member from what it owns to what it shall own, without ever giving a partition to two.
+"""Reconciliation: moves one member from its current to its target assignment, without ever giving a partition to two
+members.
 
-A target is of a group epoch, and a member is brought to it by itself:
+A target belongs to a group epoch. Each member is reconciled by itself:
 
-    1. what it holds and the target lacks is taken away (`revoking`), and nothing is given;
-    2. when it has said that it does not own that any more, it is given what nobody else owns or has still to give up;
-    3. what others had is given as they give it up.
+    1. partitions that it holds and the target lacks are revoked (`revoking`), and none are given;
+    2. when it has confirmed the revocation, it gets those partitions of its target that no other member owns or has
+       still to give up;
+    3. it gets the others as their owners give them up.
 
-The member's epoch becomes the target's with the first of these steps. (KIP-848 keeps the old epoch until all is given
-up: its members speak over one connection, and nothing is late there.)
+The first step also raises the member's epoch to that of the target. (In KIP-848 it keeps the old epoch until all is
+given up, which works because its members use one connection, where no request can be delayed past another.)
 
-Each partition has the epoch at which it was given (KIP-1251). Who commits with an older one speaks of a time when it
-did not have the partition yet, or had it and lost it. So what a member has given up it never gets back in the same
-epoch: if its target has it again by then, or has the partition of that name in a topic that was created anew, there is
-another epoch first.
+Each partition has the epoch at which it was given (KIP-1251); a commit with an older epoch is from before that. So a
+member never gets back in one epoch a partition that it gave up in it. If the target has that partition again, or one of
+a re-created topic with the same name, a new group epoch comes first.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from tidelog.groups.assignors.subscriber import Partition
 from tidelog.groups.group import Current, Group, Held
 
 UNKNOWN: Final = Current(0, 0)
-"""The state of a member that has just joined."""
+"""State of a member that has just joined."""
 
 
 def reconciled(
@@ -35,8 +36,8 @@ def reconciled(
     member_id: str,
     said: frozenset[Partition] | None,
 ) -> Current:
-    """Returns the next state of a member on its way to the target of this epoch. `said` is what it says that it owns,
-    if it says so with the epoch in force."""
+    """Returns the next state of a member on its way to the target of this epoch. `said` is the set of partitions that
+    the member reports as owned, None unless reported with its current epoch."""
     held, revoking = dict(current.held), dict(current.revoking)
     # `said` comes with the epoch in force, which only a member that was told of the revocation knows. With an older
     # epoch it would be a late heartbeat, from before the partitions were given.
@@ -69,8 +70,8 @@ def reconciled(
 
 
 def gets_back(current: Current, target: Mapping[Partition, str], epoch: int, said: frozenset[Partition] | None) -> bool:
-    """Returns True if the member, by what it says, has given up something that its target has, so that it gets that
-    back within this epoch."""
+    """Returns True if the member has confirmed a revocation within this epoch, and its target contains a revoked
+    partition again."""
     # Only what the member has said counts as given up; what it still has to give up it simply keeps.
     if current.epoch != epoch or said is None or not said.isdisjoint(current.revoking):
         return False
@@ -78,7 +79,7 @@ def gets_back(current: Current, target: Mapping[Partition, str], epoch: int, sai
 
 
 def could_be_given(group: Group, member_id: str, current: Current) -> bool:
-    """Returns True if a partition of the member's target is free, and the member does not hold it yet."""
+    """Returns True if a partition of the member's target is unowned and the member does not hold it yet."""
     target = group.target_of(member_id)
     if current.revoking or len(current.held) == len(target):
         return False

@@ -1,11 +1,11 @@
-"""The records of `__consumer_offsets`: the only way in which groups change.
+"""Records of `__consumer_offsets`: the only way in which groups change.
 
-A record is the whole new value of its key; none is a change to another. So the state of a shard is the last record of
-each key, a `Gone` takes a key away, and a record may be copied forward in the log at any time without a difference.
+A record is the whole new value of its key, never a difference. So the state of a shard is the last record of each key,
+a `Gone` is the tombstone of a key, and a record may be copied forward in the log at any time.
 
-Keys and values are JSON, so that whoever reads the topic can read them; equal records give identical bytes. The value
-repeats its key, and decoding compares them. A key or a value that is not known is an error: a coordinator that skipped
-it would have another group than the one before it had.
+Keys and values are JSON, so that anyone can read the topic; equal records have identical bytes. The value repeats its
+key, and decoding compares them. An unknown key or value is an error: a coordinator that skipped it would have another
+state than the one before it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tidelog.model.groups import InstanceSettings, TopicPartitions
 
 
 class Key(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True):
-    """The base of all keys of the log; equal keys name the same value."""
+    """Base class of all keys in the log; equal keys name the same value."""
 
     group: str
 
@@ -55,22 +55,22 @@ class ClassicKey(Key, frozen=True, tag="classic"):
 
 
 MEMBER_KEYS: Final = (MemberKey, TargetKey, CurrentKey)
-"""The kinds that say something of one member."""
+"""Key types that belong to one member."""
 AnyKey: TypeAlias = GroupKey | MemberKey | TargetKey | CurrentKey | OffsetKey | InstanceKey | ClassicKey
 CLASSIC_LEVEL: Final = 3
-"""Since which feature level there are classic groups: a coordinator of an older version cannot load one."""
+"""First feature level with classic groups; coordinators of older versions cannot load them."""
 
 # -- values ----------------------------------------------------------------------------------------------------------
 
 
 class GroupLogRecord(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True, omit_defaults=True):
-    """Base of all, also of `Gone`."""
+    """Base class of all records, tombstones included."""
 
     group: str
 
     @property
     def key(self) -> AnyKey:
-        """Returns the key that this record is the newest value of."""
+        """Returns the key of the record."""
         raise NotImplementedError  # each kind has its own; a msgspec.Struct cannot be an abstract class
 
 
@@ -90,16 +90,17 @@ def gone(key: AnyKey) -> Gone:
 
 
 class GroupRecord(GroupLogRecord, frozen=True, tag="group"):
-    """A group that has members, or had. One that only ever had committed offsets has no such record."""
+    """A group that has or had members. One that only has committed offsets has no such record."""
 
     epoch: int
-    """Rises when members come or go or want other topics, and when those topics change. All targets are of it."""
+    """Group epoch. It rises when members join, leave or change their subscriptions, and when subscribed topics change.
+    All targets belong to it."""
     assignor: str
-    """The one that made the targets."""
+    """Name of the assignor that made the targets."""
     digest: str
-    """The digest of the topics, as they were then, that the members subscribe to: see `rebalance.py`."""
+    """Digest of the subscribed topics when the targets were made (`rebalance.py`)."""
     empty_since_ms: int | None = None
-    """Since when there are no members; wall clock."""
+    """Wall-clock time (ms) since when there are no members; None if there are some."""
 
     @property
     def key(self) -> GroupKey:
@@ -107,7 +108,7 @@ class GroupRecord(GroupLogRecord, frozen=True, tag="group"):
 
 
 class MemberRecord(GroupLogRecord, frozen=True, tag="member"):
-    """A member, and what it said that it wants."""
+    """A member and its subscription."""
 
     member_id: str
     instance_id: str | None
@@ -132,7 +133,7 @@ class TargetTopic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TargetRecord(GroupLogRecord, frozen=True, tag="target"):
-    """The partitions that a member will own when all is settled."""
+    """Target assignment of a member: the partitions that it is to own once reconciled."""
 
     member_id: str
     topics: tuple[TargetTopic, ...]
@@ -143,7 +144,7 @@ class TargetRecord(GroupLogRecord, frozen=True, tag="target"):
 
 
 class HeldTopic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`epochs[i]`: the member epoch at which `partitions[i]` was given to the member."""
+    """Partitions of one topic that a member holds. `epochs[i]` is the member epoch at which it got `partitions[i]`."""
 
     topic: str
     topic_id: str
@@ -152,19 +153,20 @@ class HeldTopic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CurrentRecord(GroupLogRecord, frozen=True, tag="current"):
-    """The state of a member: its epoch, and the partitions that it holds or is giving up."""
+    """Current assignment of a member: its epoch, and the partitions that it holds or is revoking."""
 
     member_id: str
     member_epoch: int
-    """The group epoch whose target the member is being brought to; `LEAVE_STATIC` for one that is away."""
+    """Group epoch of the target that the member is being reconciled to; `LEAVE_STATIC` for a static member that is
+    away."""
     previous_epoch: int
-    """The one before, which the member goes by until it has heard of the new one."""
+    """The member's epoch before, which it uses until it has received the new one."""
     held: tuple[HeldTopic, ...] = ()
-    """The partitions that the member may own."""
+    """Partitions that the member may own."""
     revoking: tuple[HeldTopic, ...] = ()
-    """The partitions that it was told to give up and has not yet said that it did."""
+    """Partitions that the member was told to revoke and has not confirmed yet."""
     is_told: bool = False
-    """It has said that it owns exactly what is held."""
+    """True if the member has confirmed that it owns exactly `held`."""
 
     @property
     def key(self) -> CurrentKey:
@@ -172,21 +174,22 @@ class CurrentRecord(GroupLogRecord, frozen=True, tag="current"):
 
 
 class OffsetRecord(GroupLogRecord, frozen=True, tag="place"):
-    """The next offset that the group reads in a partition."""
+    """A committed offset: the next offset that the group reads in a partition."""
 
     topic: str
     topic_id: str
-    """A topic that is created anew has another, and thereby no committed offsets."""
+    """Id of the topic at the commit. A topic created anew under the name has another id, and so no committed offsets.
+    """
     partition: int
     offset: int
     leader_epoch: int
     metadata: str
     member_id: str
-    """The member that committed the offset; "" if no member did."""
+    """Member that committed the offset; empty if no member did."""
     sequence: int
-    """The number of that commit among the member's, so that one that comes late is told from a newer one."""
+    """Number of the commit among the member's commits, so that a delayed one cannot replace a newer one."""
     committed_ms: int
-    """Wall clock."""
+    """Wall-clock time of the commit, in ms."""
 
     @property
     def key(self) -> OffsetKey:
@@ -194,7 +197,7 @@ class OffsetRecord(GroupLogRecord, frozen=True, tag="place"):
 
 
 class InstanceRecord(GroupLogRecord, frozen=True, tag="instance"):
-    """A REST consumer: how it was created, and what it reads. If it subscribes it is a member, too."""
+    """A REST consumer instance: its settings, and what it reads. If it subscribes, it is also a group member."""
 
     instance: str
     settings: InstanceSettings
@@ -216,7 +219,7 @@ class KeptMember(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
     session_timeout_ms: int
     rebalance_timeout_ms: int
     metadata: bytes
-    """The member says this of itself for the protocol that was chosen."""
+    """Metadata of the member for the chosen protocol."""
     assignment: bytes = b""
     instance_id: str | None = None
 
@@ -225,16 +228,16 @@ class ClassicRecord(GroupLogRecord, frozen=True, tag="classic"):
     """A classic group in its newest generation (Kafka's `GroupMetadataValue`)."""
 
     generation: int
-    """Begins at 1 with the first members; 0 for a group that had none yet."""
+    """Generation: 1 for the first members, 0 for a group that had none yet."""
     protocol_type: str = ""
     protocol: str | None = None
-    """The one that was chosen."""
+    """Name of the chosen protocol."""
     leader: str | None = None
     members: tuple[KeptMember, ...] = ()
     is_assigned: bool = False
-    """The leader has said who gets what."""
+    """True once the leader has sent the assignments."""
     empty_since_ms: int | None = None
-    """Since when there are no members; wall clock."""
+    """Wall-clock time (ms) since when there are no members; None if there are some."""
 
     @property
     def key(self) -> ClassicKey:
@@ -249,7 +252,7 @@ _AnyRecord: TypeAlias = (
 
 
 class UnknownGroupRecord(ValueError):
-    """Not a record that this version knows: damaged, or of a later version."""
+    """A record that this version cannot decode: damaged, or of a later version."""
 
 
 _keys: msgspec.json.Decoder[Any] = msgspec.json.Decoder(AnyKey)

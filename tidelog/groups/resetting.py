@@ -1,9 +1,8 @@
-"""Plans a reset of committed offsets. Pure: from what was asked for, and what is known of each partition, to the new
+"""Planning of a reset of committed offsets. Pure: computes the new offsets from the request and each partition's
 offsets.
 
-As `kafka-consumer-groups --reset-offsets`: a committed offset before the partition's first record becomes the first
-one, a committed offset behind its high watermark becomes the high watermark, and a time after the last record is the
-high watermark, too.
+As in `kafka-consumer-groups --reset-offsets`, an offset before the log start becomes the log start offset, one beyond
+the high watermark becomes the high watermark, and a time after the last record means the high watermark.
 """
 
 from __future__ import annotations
@@ -17,36 +16,36 @@ from tidelog.model.errors import UnprocessableBody
 
 
 class ResetTo(Enum):
-    """The offset that a reset goes to."""
+    """Targets of an offset reset."""
 
     EARLIEST = "earliest"
-    """The first record there is."""
+    """The log start offset."""
     LATEST = "latest"
-    """The high watermark: only what comes from now on."""
+    """The high watermark: only records appended from now on."""
     OFFSET = "offset"
-    """The same offset in each partition."""
+    """The same given offset in each partition."""
     TIMESTAMP = "timestamp"
-    """The first record that is not older than a time."""
+    """The first record with at least the given timestamp."""
     SHIFT = "shift"
-    """So many offsets on from where the group is, or back."""
+    """The current committed offset plus a number, which may be negative."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """A reset as it was asked for. `value` is the offset, the time (ms), or by how much; 0 where nothing is needed."""
+    """A requested reset. `value` is the offset, the time (ms) or the shift; 0 where none is needed."""
 
     to: ResetTo
     value: int = 0
 
     @property
     def timestamp_ms(self) -> int | None:
-        """The time to look for in each partition, if it takes one."""
+        """The timestamp to look up in each partition; None unless the reset is by timestamp."""
         return self.value if self.to is ResetTo.TIMESTAMP else None
 
 
 class PartitionOffsets(NamedTuple):
-    """The offsets of a partition. `current` is the group's committed offset, None if it has none; `found` the first
-    offset of the time that was looked for, None if there is none."""
+    """Offsets of a partition. `current` is the group's committed offset, None if it has none; `found` the first offset
+    with the timestamp that was looked up, None if there is none."""
 
     topic: str
     partition: int
@@ -57,7 +56,7 @@ class PartitionOffsets(NamedTuple):
 
 
 class NewOffset(NamedTuple):
-    """A partition's committed offset before and after."""
+    """Committed offset of a partition before and after the reset."""
 
     topic: str
     partition: int
@@ -66,8 +65,8 @@ class NewOffset(NamedTuple):
 
 
 def plan(reset: Reset, standings: Sequence[PartitionOffsets]) -> list[NewOffset]:
-    """Returns the new committed offsets, in the order given. Raises `UnprocessableBody` if one cannot be shifted,
-    having none."""
+    """Returns the new committed offsets, in the order of `standings`. Raises `UnprocessableBody` for a shift in a
+    partition without a committed offset."""
     return [
         NewOffset(standing.topic, standing.partition, standing.current, _offset(reset, standing))
         for standing in standings

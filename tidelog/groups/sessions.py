@@ -1,9 +1,8 @@
-"""Deadlines of members: soft state, beside a shard, of the broker that coordinates its groups.
+"""Deadlines of consumer group members, in monotonic seconds. They are kept in memory by the coordinator, not in the
+log.
 
-Two kinds. A member that is not heard of for its session is expelled; so is one that keeps for its rebalance timeout
-what it was told to give up. A coordinator that takes over knows of no time: everybody has a full session from then on.
-
-Times are monotonic seconds.
+There are two kinds: a member is removed if it is not heard from for its session timeout, or if it keeps partitions that
+it was told to revoke for its rebalance timeout. After a change of coordinator all members have a full session.
 """
 
 from __future__ import annotations
@@ -19,16 +18,16 @@ GroupMember: TypeAlias = tuple[str, str]
 
 
 class Deadlines:
-    """A deadline for each key. Equal deadlines come up by key, so that a run can be repeated."""
+    """A deadline per key. Equal deadlines come up in the order of keys, so that simulations are reproducible."""
 
     def __init__(self) -> None:
         self._due_s: Final = dict[GroupMember, float]()
         self._heap: Final = list[tuple[float, GroupMember]]()
         self._queued_s: Final = dict[GroupMember, float]()
-        """When the key comes up in the heap: not later than it is due."""
+        """Deadline of each key in the heap, not later than the real one."""
 
     def set(self, key: GroupMember, due_s: float) -> None:
-        """Sets the deadline of this key, whatever it was."""
+        """Sets the deadline of a key, replacing the one before."""
         self._due_s[key] = due_s
         # The heap is cleaned lazily: a key with a later deadline is not looked for in it; its old entry is put back
         # when it comes up (`next_s`). So an entry is touched once a session, and not once a heartbeat.
@@ -74,20 +73,20 @@ class Deadlines:
 
 
 class Sessions:
-    """The deadlines of all members of a shard."""
+    """Session and revocation deadlines of all members of a shard."""
 
     def __init__(self) -> None:
         self._heard: Final = Deadlines()
         self._giving_up: Final = Deadlines()
         self._epochs: Final = dict[GroupMember, int]()
-        """The epoch under which each member was told to give something up."""
+        """Member epoch with which each member was told to revoke partitions."""
 
     def heard(self, group: str, member_id: str, timeout_ms: int, now_s: float) -> None:
-        """Begins the member's session anew; without another heartbeat it is expelled after `timeout_ms`."""
+        """Restarts the member's session: without another heartbeat it expires after `timeout_ms`."""
         self._heard.set((group, member_id), now_s + timeout_ms / 1000)
 
     def giving_up(self, group: str, member_id: str, epoch: int, timeout_ms: int, now_s: float) -> None:
-        """Notes that the member was told, with this epoch, to give something up within `timeout_ms`."""
+        """Notes that the member was told, with this epoch, to revoke partitions within `timeout_ms`."""
         key = group, member_id
         # Told again with the same epoch, the member gets no more time; else one that never gives up would keep its
         # partitions.
@@ -96,18 +95,18 @@ class Sessions:
             self._giving_up.set(key, now_s + timeout_ms / 1000)
 
     def gave_up(self, group: str, member_id: str) -> None:
-        """Notes that the member has nothing left to give up."""
+        """Notes that the member has nothing left to revoke."""
         if self._epochs.pop((group, member_id), None) is not None:
             self._giving_up.drop((group, member_id))
 
     def forget(self, group: str, member_id: str) -> None:
-        """Forgets the deadlines of a member that is gone."""
+        """Removes the deadlines of a member that has left."""
         self._heard.drop((group, member_id))
         self.gave_up(group, member_id)
 
     def expired(self, now_s: float) -> list[GroupMember]:
-        """Removes the members whose deadline has passed, and returns them by group and id, each once. `upkeep.expelled`
-        says what follows."""
+        """Removes the deadlines that have passed; returns their members by group and id, each once. `upkeep.expelled`
+        makes the records that remove them."""
         # Sorted, and each once: a member may be silent and late at the same time, and runs must be repeatable.
         members = sorted(dict.fromkeys((*self._heard.pop_due(now_s), *self._giving_up.pop_due(now_s))))
         for group, member_id in members:
@@ -115,12 +114,12 @@ class Sessions:
         return members
 
     def next_s(self) -> float | None:
-        """Returns when the next member expires, if none is heard before; None without members."""
+        """Returns the next deadline of any member; None without members."""
         times = [at_s for at_s in (self._heard.next_s(), self._giving_up.next_s()) if at_s is not None]
         return min(times, default=None)
 
     def follow(self, shard: Shard, group: str, member_id: str, settings: GroupSettings, now_s: float) -> None:
-        """Sets the deadlines of a member anew, after its heartbeat was decided and applied."""
+        """Updates the deadlines of a member, after its heartbeat was decided and applied."""
         entry = shard.groups.get(group)
         member = None if entry is None else entry.members.get(member_id)
         # The heartbeat that was applied may have been a leave.
@@ -137,7 +136,7 @@ class Sessions:
 
     @classmethod
     def of(cls, shard: Shard, settings: GroupSettings, now_s: float) -> Sessions:
-        """Returns the sessions of a shard that was just loaded: a full session for everybody."""
+        """Returns the deadlines of a shard that was just loaded: a full session for each member."""
         sessions = cls()
         for name in sorted(shard.groups):
             for member_id in sorted(shard.groups[name].members):

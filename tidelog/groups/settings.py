@@ -1,4 +1,4 @@
-"""The inputs of the core from outside: the broker's settings, the cluster's topics, the time."""
+"""External inputs of the core: settings, the cluster's topics, the time."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 REBALANCE_TIMEOUT_MS: Final = 300_000
-"""The rebalance timeout of a member that names none, in milliseconds: Kafka's `max.poll.interval.ms`."""
+"""Rebalance timeout, in ms, of a member that names none: Kafka's `max.poll.interval.ms`."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
-    """The broker's settings of groups; `docs/config.md` says what each means."""
+    """The broker's settings for groups; `docs/config.md` explains each."""
 
     session_timeout_ms: int = 45_000
     session_timeout_ms_min: int = 6_000
@@ -20,7 +20,7 @@ class GroupSettings:
     heartbeat_interval_ms: int = 5_000
     members_max: int = 10_000
     groups_max: int = 2_000
-    """In one shard."""
+    """Maximum number of groups in one shard (one partition of `__consumer_offsets`)."""
     offset_metadata_bytes_max: int = 4_096
     offsets_retention_ms: int = 10_080 * 60_000
     classic_members_max: int = 10_000
@@ -28,23 +28,23 @@ class GroupSettings:
 
     @property
     def session_timeouts_ms(self) -> tuple[int, int]:
-        """The shortest and the longest that a member may ask for."""
+        """Shortest and longest session timeout, in ms, that a member may request."""
         return self.session_timeout_ms_min, self.session_timeout_ms_max
 
 
 class TopicSeen(NamedTuple):
-    """A topic of the cluster, as group coordinators see it."""
+    """Id and number of partitions of a topic."""
 
     topic_id: str
     partitions: int
 
 
 TopicsView: TypeAlias = Mapping[str, TopicSeen]
-"""The cluster's topics that may be subscribed to, by name."""
+"""Topics that may be subscribed to, by name."""
 
 
 class Now(NamedTuple):
-    """A moment, on both clocks."""
+    """A time by the wall clock (ms) and by the monotonic clock (s)."""
 
     wall_ms: int
     monotonic_s: float

@@ -1,8 +1,7 @@
-"""All groups of one partition of `__consumer_offsets`.
+"""`Shard`: all groups of one partition of `__consumer_offsets`.
 
-`apply` is the only thing that changes a shard. Its state is the last record of each key, so a shard that is given the
-records of the log from the beginning, or a copy of all that is live and what came after the copy was begun, is equal to
-the one that decided them.
+`apply` is the only way to change a shard. Its state is the last record of each key. So replaying the log from its
+beginning, or from a complete copy of the live records, gives the same shard as the one that decided them.
 """
 
 from __future__ import annotations
@@ -25,16 +24,16 @@ from tidelog.model.errors import GroupFull
 
 
 class Shard:
-    """See the module."""
+    """All groups and REST consumers of one partition of `__consumer_offsets`, changed by `apply` only."""
 
     def __init__(self) -> None:
         self.groups = dict[str, Group]()
         self.instances = dict[tuple[str, str], InstanceRecord]()
-        """REST consumers, by group and name."""
+        """REST consumer instances, by group and name."""
 
     def known_or_new(self, name: str, groups_max: int) -> Group:
-        """Returns the group of this name, or a new one that is not in the shard yet. Raises `GroupFull` if the shard
-        may have no more."""
+        """Returns the group of this name, or a new one not yet added to the shard. Raises `GroupFull` if the shard has
+        too many groups."""
         group = self.groups.get(name)
         # Any name makes a group, so the number is bounded before there is one.
         if group is None and len(self.groups) >= groups_max:
@@ -45,7 +44,7 @@ class Shard:
         return Group(name) if group is None else group
 
     def apply(self, record: GroupLogRecord) -> None:
-        """Applies a record that is in the log, or will be before anybody is answered."""
+        """Applies a record that is in the log, or about to be appended."""
         match record:
             case Gone():
                 self._remove(record.of)
@@ -69,8 +68,8 @@ class Shard:
                 del self.groups[key.group]
 
     def forget_members(self, now_ms: int) -> None:
-        """Takes all members out of all groups, as they may not be what the log has told: a part of it is lost. The
-        epochs rise, so that no member of before is taken for one that comes."""
+        """Removes all members from all groups, because a part of the log is lost. Epochs and generations rise, so that
+        a former member cannot pass for a new one."""
         for group in self.groups.values():
             # A member that the lost part had removed, or moved, may else share its partitions with a newer owner.
             for key in list(group.live_keys()):
@@ -83,9 +82,9 @@ class Shard:
                 group.apply(ClassicRecord(group.name, group.classic_record.generation + 1, empty_since_ms=now_ms))
 
     def live_records(self) -> Iterator[GroupLogRecord]:
-        """Yields all records of the shard, which may change meanwhile: each is its key's newest when it is yielded, so
-        it may be appended before anything that is decided after that. A key that comes later is not among them: its
-        record is in the log behind the first of them."""
+        """Yields all live records; the shard may change meanwhile. Each is the newest of its key when yielded, so it
+        may be appended before any record decided after that. Keys added during the iteration are left out: their
+        records are in the log anyway."""
         # A fixed list of keys, but each key's newest record: so a copy is never older than what is decided beside it.
         for key in list(self._keys()):
             record = self._record_of(key)
@@ -94,7 +93,7 @@ class Shard:
 
     @property
     def live_count(self) -> int:
-        """Returns how many records `live_records` has now."""
+        """Number of records that `live_records` would yield now."""
         return sum(group.count for group in self.groups.values()) + len(self.instances)
 
     def __eq__(self, other: object) -> bool:

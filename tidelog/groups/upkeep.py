@@ -1,9 +1,10 @@
-"""The changes of groups by the clock, and when the cluster's topics change; as records, decided on the shard as it is.
+"""Changes of groups that no request causes, as records decided on the shard.
 
-expelled       members that were not heard of for their session, or did not give up what they were told to; static
-               members that are away for longer than their session are among the first
-with_topics    groups whose topics appeared, grew, vanished or were created anew: their next epoch
-expired        committed offsets that nobody needs any more, and groups of which nothing else is left
+expelled       removes members whose session has expired or that did not revoke partitions in time; static members that
+               are away for longer than their session included
+with_topics    begins the next epoch of groups with a subscribed topic that was created, grew, was deleted or was
+               created anew
+expired        deletes expired committed offsets, and groups of which nothing else is left
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from tidelog.groups.shard import Shard
 def expelled(
     shard: Shard, members: Iterable[tuple[str, str]], view: TopicsView, now: Now
 ) -> tuple[GroupLogRecord, ...]:
-    """Returns the records that expel these members, given by group and id. An id that is no member's is passed over."""
+    """Returns the records that remove these members, given by group and id. Unknown members are ignored."""
     of_group = dict[str, list[str]]()
     for name, member_id in members:
         group = shard.groups.get(name)
@@ -33,8 +34,7 @@ def expelled(
 
 
 def with_topics(shard: Shard, view: TopicsView, now: Now) -> tuple[GroupLogRecord, ...]:
-    """Returns the records of the groups that subscribe to a topic which appeared, grew, vanished or was created
-    anew."""
+    """Returns the records of groups with a subscribed topic that was created, grew, was deleted or was created anew."""
     return tuple(
         record
         for _, group in sorted(shard.groups.items())
@@ -44,9 +44,8 @@ def with_topics(shard: Shard, view: TopicsView, now: Now) -> tuple[GroupLogRecor
 
 
 def expired(shard: Shard, view: TopicsView, settings: GroupSettings, now: Now) -> tuple[GroupLogRecord, ...]:
-    """Returns tombstones: of committed offsets, in groups without members, that were neither committed nor in use
-    within the retention time; of committed offsets in deleted topics; and of groups that have neither members nor
-    committed offsets."""
+    """Returns tombstones of committed offsets that have expired (no members and no commit within the retention time) or
+    whose topic is deleted, and of groups with neither members nor committed offsets."""
     records = list[GroupLogRecord]()
     for _, group in sorted(shard.groups.items()):
         over = [committed for committed in group.offsets.values() if _is_over(group, committed, view, settings, now)]

@@ -1,4 +1,4 @@
-"""The subscription and the settings that a member names in a heartbeat: checked, and made into its record."""
+"""Subscription and settings in a member's heartbeat: validation, and the member's record."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WISHES: Final = ("rack", "pattern", "assignor", "session_timeout_ms", "rebalanc
 
 
 def newcomer(request: Heartbeat, settings: GroupSettings) -> MemberRecord:
-    """Returns the record of a member that joins. It has to say what it subscribes to. Raises `InvalidRequest`,
+    """Returns the record of a joining member, which must name a subscription. Raises `InvalidRequest` or
     `UnsupportedAssignor`."""
     _check(request, settings)
     if request.topics is None and request.pattern is None:
@@ -42,8 +42,8 @@ def newcomer(request: Heartbeat, settings: GroupSettings) -> MemberRecord:
 
 
 def updated(was: MemberRecord, request: Heartbeat, settings: GroupSettings) -> MemberRecord:
-    """Returns the member's record as the heartbeat changes it; None, and no client id, mean "as before". Raises as
-    `newcomer`."""
+    """Returns the member's record as changed by the heartbeat. None, or an empty client id, keeps the old value. Raises
+    `InvalidRequest` or `UnsupportedAssignor`."""
     _check(request, settings)
     # None means "as before": clients say most of this only once, in their first heartbeat.
     changes = {name: wish for name in _WISHES if (wish := getattr(request, name)) is not None}
@@ -55,7 +55,7 @@ def updated(was: MemberRecord, request: Heartbeat, settings: GroupSettings) -> M
 
 
 def subscription(member: MemberRecord) -> tuple[tuple[str, ...], str, str | None]:
-    """Returns what the assignment depends on: topics, pattern, assignor."""
+    """Returns the inputs of the assignment: topics, pattern, assignor."""
     return member.topics, member.pattern, member.assignor
 
 
@@ -65,12 +65,12 @@ def topic_names(topics: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def session_timeout_ms(member: MemberRecord, settings: GroupSettings) -> int:
-    """Returns the session timeout that is in force for the member."""
+    """Returns the member's session timeout in ms."""
     return settings.session_timeout_ms if member.session_timeout_ms is None else member.session_timeout_ms
 
 
 def rebalance_timeout_ms(member: MemberRecord) -> int:
-    """Returns for how long the member may keep what it was told to give up."""
+    """Returns the member's rebalance timeout in ms: the time it may keep partitions that it was told to revoke."""
     return REBALANCE_TIMEOUT_MS if member.rebalance_timeout_ms is None else member.rebalance_timeout_ms
 
 

@@ -1,11 +1,11 @@
-"""The assignment of partitions to a group's members: pure functions, the same answer whatever the order of the input.
+"""Assignors: pure functions that assign partitions to a group's members. The order of the input does not matter.
 
-    uniform      even, and sticky: whoever has a partition keeps it as long as evenness allows; the default
-    range        per topic, in runs: partition 7 of all topics of one size goes to the same member
-    roundrobin   dealt out in turn
+    uniform      balanced and sticky: a member keeps its partitions as far as balance allows; the default
+    range        per topic, in ranges: partition 7 of all topics of one size goes to the same member
+    roundrobin   in turn
 
-All of them assign every partition of every topic that a member subscribes to, to exactly one of the subscribers. A
-topic that does not exist (any more) is passed over.
+Each assigns every partition of every subscribed topic to exactly one of the topic's subscribers. A topic that does not
+exist (any more) is ignored.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Makes an assignment as even as it can be: moves partitions along *cost-reducing paths* until there are none.
+"""Balances an assignment as far as possible: moves partitions along *cost-reducing paths* until there are none.
 
-Such a path leads from a member to one that has at least two partitions fewer; each step hands a partition to somebody
-who subscribes to its topic. An assignment without one is optimal: neither its largest nor its smallest share nor the
-sum of the squares can be better (Harvey, Ladner, Lovasz and Tamir, "Semi-matchings for bipartite graphs and load
-balancing", 2003). Shortest paths are taken first, for each step moves a partition.
+Such a path leads from a member to one with at least two partitions fewer; each step moves a partition to another
+subscriber of its topic. An assignment without such paths is optimal: neither its largest nor its smallest share nor the
+sum of the squares can be improved (Harvey, Ladner, Lovasz and Tamir, "Semi-matchings for bipartite graphs and load
+balancing", 2003). Shortest paths come first, since each step moves a partition.
 
-The search begins at the member with most. It is bounded: shares that would take too many steps stay as they are, whole
-and exclusive, and the next assignment goes on from there.
+The search begins at the member with most partitions. It is bounded: after too many steps the assignment stays valid but
+less balanced, and the next assignment continues from there.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final, NamedTuple, TypeAlias
 from tidelog.groups.assignors.shares import Shares
 
 STEPS_PER_ITEM_MAX: Final = 100
-"""How often each partition and each subscription may be looked at."""
+"""Maximum number of search steps per partition and per subscription."""
 
 
 class _Step(NamedTuple):
@@ -28,11 +28,11 @@ class _Step(NamedTuple):
 
 
 _LastSteps: TypeAlias = dict[str, _Step | None]
-"""The last step to each member that was found; none to the first."""
+"""For each member reached by the search, the last step of the path to it; None for the first member."""
 
 
 class Evening:
-    """A search for all cost-reducing paths; `run` takes them."""
+    """A search for all cost-reducing paths. `run` moves partitions along them."""
 
     def __init__(self, shares: Shares, subscribers: Mapping[str, Sequence[str]]) -> None:
         self._shares = shares
@@ -60,8 +60,8 @@ class Evening:
                 heappush(most, (-count[path[0].taker], path[0].taker))
 
     def _path_from(self, source: str) -> list[_Step]:
-        """Returns a shortest path to the member with least at its end, last step first; empty if there is none, and
-        then all members reached are set aside."""
+        """Returns a shortest cost-reducing path from `source`, last step first. If there is none, returns an empty list
+        and excludes all members reached from further searches."""
         count = self._shares.count
         last_steps: _LastSteps = {source: None}
         topics = dict[str, None]()
@@ -78,7 +78,7 @@ class Evening:
         return []
 
     def _next(self, frontier: Sequence[str], last_steps: _LastSteps, topics: dict[str, None]) -> Iterator[str]:
-        """Yields the members, not reached before, that the frontier's members could hand a partition to."""
+        """Yields the members, not reached before, to which a member of the frontier could give a partition."""
         for giver in frontier:
             # What a member was given last it hands on first, so that it keeps what it had.
             for topic in reversed(self._shares.held[giver]):

@@ -1,8 +1,8 @@
-"""Each topic by itself, in runs: of 10 partitions, three members get 0 to 3, 4 to 6 and 7 to 9.
+"""The range assignor: each topic by itself, in ranges. Of 10 partitions, three members get 0 to 3, 4 to 6 and 7 to 9.
 
-So that topics of one size, subscribed to by the same members, are aligned: whoever has partition 7 of the orders has
-partition 7 of the payments, and can join them. The price: with many topics the first members have one more of each.
-As Kafka's range assignor: by member id, and what a member owned does not count.
+Topics with the same number of partitions and the same subscribers are co-partitioned: the member with partition 7 of
+the orders has partition 7 of the payments, and can join them. In return, with many topics the first members have one
+partition more of each. As in Kafka's range assignor, members are ordered by id, and previous ownership does not count.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tidelog.groups.assignors.subscriber import Partition, Subscriber, answer, s
 
 
 def assign(members: Sequence[Subscriber], topics: Mapping[str, int]) -> dict[str, tuple[Partition, ...]]:
-    """Assigns each topic by itself, in runs of partitions."""
+    """Returns an assignment of each topic in ranges of partitions, by member."""
     given = dict[str, list[Partition]]()
     for topic, subscribers in subscribers_of(members, topics).items():
         each, longer = divmod(topics[topic], len(subscribers))

@@ -1,6 +1,8 @@
-"""All partitions, topic by topic, dealt out in turn; who does not subscribe to a topic is passed over.
+"""The round-robin assignor: all partitions, topic by topic, are assigned to the members in turn, skipping members that
+do not subscribe to the topic.
 
-As Kafka's round-robin assignor: even where all subscribe to the same topics, and what a member owned does not count.
+As with Kafka's round-robin assignor, the result is balanced where all members subscribe to the same topics, and
+previous ownership does not count.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from tidelog.groups.assignors.subscriber import Partition, Subscriber, answer, s
 
 
 def assign(members: Sequence[Subscriber], topics: Mapping[str, int]) -> dict[str, tuple[Partition, ...]]:
-    """Assigns partition after partition, in turn."""
+    """Returns an assignment of one partition after the other, by member."""
     member_ids = sorted(member.member_id for member in members)
     seat_of = {member: seat for seat, member in enumerate(member_ids)}
     given = dict[str, list[Partition]]()

@@ -1,4 +1,4 @@
-"""The partitions of each member, while they are handed from one to another."""
+"""The partitions of each member while an assignment is being balanced."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from tidelog.groups.assignors.subscriber import Partition, Subscriber
 
 
 class Shares:
-    """The partitions of each member by topic, and their number. What a member was given last, it hands on first."""
+    """The partitions of each member by topic, and their number. The partition that a member was given last moves on
+    first."""
 
     def __init__(self, given: Mapping[str, Sequence[Partition]]) -> None:
         self.count = {member: len(has) for member, has in given.items()}
@@ -22,7 +23,7 @@ class Shares:
         self.count[member] += 1
 
     def hand(self, giver: str, topic: str, taker: str) -> None:
-        """Hands one partition of the topic from one member to another."""
+        """Moves one partition of the topic from one member to another."""
         partitions = self.held[giver][topic]
         self.give(taker, partitions.pop())
         self.count[giver] -= 1
@@ -39,8 +40,8 @@ class Shares:
 def kept(
     members: Sequence[Subscriber], topics: Mapping[str, int]
 ) -> tuple[dict[str, list[Partition]], list[Partition]]:
-    """Returns what each member may keep of what it has, by id, and what nobody has of topics that somebody wants, in
-    ascending order."""
+    """Returns the partitions that each member may keep, by member id, and the unowned partitions of subscribed topics,
+    in ascending order."""
     holder = dict[Partition, str]()
     subscribed_topics = dict[str, None]()
     given = dict[str, list[Partition]]()

@@ -1,4 +1,4 @@
-"""The input of an assignor, and its answer."""
+"""Input and result of assignors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Partition: TypeAlias = tuple[str, int]
 
 
 class Subscriber(NamedTuple):
-    """A member of a group: what it wants, and what it has been given before."""
+    """A member of a group: its subscription, and the partitions that it owned before."""
 
     member_id: str
     topics: tuple[str, ...]
@@ -17,8 +17,8 @@ class Subscriber(NamedTuple):
 
 
 class Assignor(Protocol):
-    """Assigns partitions to every member, ascending; `topics` has the number of partitions of each. Member ids are
-    distinct."""
+    """A function that assigns partitions to all members. `topics` has the number of partitions of each topic. Member
+    ids are distinct. Each member's partitions are in ascending order."""
 
     def __call__(
         self, members: Sequence[Subscriber], topics: Mapping[str, int]
@@ -36,6 +36,6 @@ def subscribers_of(members: Sequence[Subscriber], topics: Mapping[str, int]) -> 
 
 
 def answer(members: Sequence[Subscriber], given: Mapping[str, list[Partition]]) -> dict[str, tuple[Partition, ...]]:
-    """Returns the assignment in an assignor's form: all members, those that were given nothing as well."""
+    """Returns the assignment in an assignor's result form, with empty entries for members without partitions."""
     assert len({member.member_id for member in members}) == len(members), "member ids are distinct"
     return {member.member_id: tuple(sorted(given.get(member.member_id, ()))) for member in sorted(members)}

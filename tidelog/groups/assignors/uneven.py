@@ -1,8 +1,8 @@
-"""Even and sticky, for members that do not all subscribe to the same topics.
+"""The uniform assignor for members with different subscriptions: balanced and sticky.
 
-Everybody keeps what it has; what is free goes to the subscriber that has least, topics with few subscribers first. Then
-whoever has most hands partitions to the subscribers that have least, in O(log n) each; what cannot be evened out
-directly goes through others' hands (`paths.py`), so that in the end nothing is more even.
+Each member keeps what it has. Unowned partitions go to the subscriber with fewest partitions, topics with few
+subscribers first. Then members with most partitions give some to the subscribers with fewest, in O(log n) each. What
+cannot be balanced directly is moved through third members (`paths.py`), so that no better balance remains.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tidelog.groups.assignors.subscriber import Partition, Subscriber, subscribe
 
 
 def share_out(members: Sequence[Subscriber], topics: Mapping[str, int]) -> dict[str, list[Partition]]:
-    """Returns the partitions of every member, as even as they can be."""
+    """Returns the partitions of every member, as balanced as possible."""
     given, free = kept(members, topics)
     subscribers = subscribers_of(members, topics)
     shares = Shares(given)
@@ -41,10 +41,11 @@ def _give_free(free: list[Partition], shares: Shares, subscribers: Mapping[str, 
 
 
 class _Handing:
-    """From whoever has most, to the subscriber of any of its topics that has least, as long as it has two fewer.
+    """Moves partitions from the member with most to the subscriber of its topics with fewest, while they differ by two
+    or more.
 
-    Heaps say who has least; an entry that has become too low is put right when it comes up. One that has become too
-    high belongs to a member that had most: it is no taker.
+    Heaps give the subscriber with fewest partitions of each topic. An entry whose count is too low is corrected when it
+    comes up. One whose count is too high belongs to a member that has given partitions, and so is no receiver.
     """
 
     def __init__(self, shares: Shares, subscribers: Mapping[str, Sequence[str]]) -> None:
@@ -75,8 +76,8 @@ class _Handing:
                 heappush(most, (-count[taker], taker))
 
     def _way(self, giver: str) -> tuple[int, str]:
-        """Returns the topic by which the giver reaches the subscriber with the fewest partitions, and how many that
-        has."""
+        """Returns the lowest number of partitions among the subscribers that the giver can give to, and the topic by
+        which it can."""
         ways = self._ways[giver]
         while True:
             fewest, topic = ways[0]

@@ -1,12 +1,13 @@
-"""Even and sticky. Where all subscribe to the same topics, two members differ by one partition at most, and no other
-assignment as even as that moves fewer; `uneven.py` is for members that subscribe to different topics.
+"""The uniform assignor: balanced and sticky. Where all members subscribe to the same topics, their numbers of
+partitions differ by one at most, and no assignment as balanced moves fewer. `uneven.py` is for members with different
+subscriptions.
 
-P partitions and n members: each has a share of P div n, and P mod n of them one more: those that have more than a share
-now, then the others, by id. Everybody keeps what fits into its share; the rest is dealt out in turn to those who lack.
-So a member that joins is given its share by those who have too much, and nobody else is disturbed; of one that leaves,
-only its own partitions move.
+With P partitions and n members, each gets P div n, and P mod n of them one more: first those that own more now, then
+the others by id. Each member keeps as much as its share allows; the rest is given in turn to members below their share.
+So a joining member gets its share from members that have too many, and of a leaving member only its own partitions
+move.
 
-Partitions are dealt out, not cut into runs, so that the shares of each topic are alike.
+Partitions are given in turn, not in ranges, so that a member has about as many of each topic as the others.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from tidelog.groups.assignors.subscriber import Partition, Subscriber, answer
 
 
 def assign(members: Sequence[Subscriber], topics: Mapping[str, int]) -> dict[str, tuple[Partition, ...]]:
-    """Assigns everybody the same number of partitions, or one more, and moves as few as that takes."""
+    """Returns an assignment in which the members' numbers of partitions differ by one at most, and as few as possible
+    move."""
     subscriptions = dict.fromkeys(
         frozenset(topics.keys() & names) for names in dict.fromkeys(m.topics for m in members)
     )
@@ -45,8 +47,8 @@ def _share_out(members: Sequence[Subscriber], topics: Mapping[str, int]) -> dict
 
 
 def _divided(has: list[Partition], count: int) -> tuple[list[Partition], list[Partition]]:
-    """Returns what a member keeps, and what it gives away: `count` partitions stay, spread over its topics as evenly as
-    they can be."""
+    """Splits a member's partitions into `count` that it keeps, spread evenly over its topics, and those that it gives
+    away."""
     if len(has) <= count:
         return has, []
     seen = dict[str, int]()

@@ -1,20 +1,20 @@
-"""Classic groups: Kafka's protocol from before KIP-848, in which the members assign. Pure; why it is here, is in
-docs/decisions/0065-classic-groups.md, and how a group works in docs/groups.md.
+"""Classic groups: Kafka's protocol from before KIP-848, in which the members assign partitions. Pure.
+docs/decisions/0065-classic-groups.md says why it is supported, and docs/groups.md how a group works.
 
     state.py       a `ClassicGroup`: phase, generation, members; from its record and back
     turn.py        a `Turn`: one decision on a copy of the group, with the records and answers that follow
-    rebalance.py   from one generation to the next: who is waited for, who leads, which protocol
+    rebalance.py   from one generation to the next: waiting for members, the leader, the protocol
     joins.py, syncs.py, leaves.py, commits.py
-                   what follows from each request
-    deadlines.py   what follows from silence
-    members.py     who is a member, and what a join may say
+                   decisions for each request
+    deadlines.py   session and rebalance deadlines
+    members.py     membership, and validation of joins
 
-A decision changes nothing: it is made on a copy. Its records go to the log; if they are taken, the copy becomes the
-group (`Group.classic`) and the answers are given, as soon as the records are committed. So whoever cannot write has
-done nothing, and nobody hears of a generation, or of an assignment, that a crash could take back.
+A decision is made on a copy of the group. Its records go to the log; if they are accepted, the copy becomes the group
+(`Group.classic`), and the answers are given as soon as the records are committed. So a coordinator that cannot write
+has changed nothing, and no member learns of a generation or assignment that a crash could revert.
 
-What is kept is the newest generation: it is written when its members are known, before any of them is told, and once
-more with what the leader has assigned. A coordinator that takes over goes on from there: where the leader had not
-assigned, it waits for that. Who was joining meanwhile joins again. A generation's number is never used twice, so it
-has one leader for all time.
+The log keeps the newest generation. It is written when its members are known, before any of them is answered, and again
+with the leader's assignment. A coordinator that takes over continues from there: if there is no assignment yet, it
+waits for the leader's. Members that were joining meanwhile join again. A generation number is never reused, so each has
+one leader only.
 """

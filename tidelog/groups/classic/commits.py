@@ -1,8 +1,8 @@
-"""The rule of who may commit offsets in a classic group.
+"""Which callers may commit offsets in a classic group.
 
-A member of the generation in force, as long as it has not joined the next one: while the others join it finishes what
-it has. Not while the leader assigns, for then nobody has anything. And whoever is no member, as long as nobody is one:
-clients that assign partitions to themselves, and operators.
+A member of the current generation may, until it has joined the next one: while the others join it finishes its work. It
+may not while the leader assigns, since then no member has partitions. A caller that is no member may commit only while
+the group has no members: clients that assign partitions to themselves, and operators.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from tidelog.model.errors import IllegalGeneration
 
 
 def check_commit(group: ClassicGroup | None, request: CommitAsMember) -> None:
-    """Raises `UnknownMember`, `FencedInstance`, `IllegalGeneration`, `RebalanceInProgress`. None is a group that is not
-    there, or has no members."""
+    """Raises `UnknownMember`, `FencedInstance`, `IllegalGeneration` or `RebalanceInProgress` unless the caller may
+    commit. `group` is None if it does not exist or has no members."""
     is_empty = group is None or group.phase is Phase.EMPTY
     # Clients that assign partitions to themselves, and operators, have no generation.
     if request.generation < 0 and is_empty:

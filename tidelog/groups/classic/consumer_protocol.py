@@ -1,7 +1,7 @@
-"""The bytes that consumers exchange through the coordinator, their subscriptions and assignments, read to be shown.
+"""Decoder of the subscriptions and assignments that consumers exchange through the coordinator, for display only.
 
-The coordinator decides nothing by them: to it they are bytes. Where they are not what Kafka's consumers say
-(`ConsumerProtocolSubscription`, `ConsumerProtocolAssignment`; both begin alike in all versions) nothing is shown.
+To the coordinator they are opaque bytes. If they are not Kafka's `ConsumerProtocolSubscription` or
+`ConsumerProtocolAssignment` (all versions begin alike), nothing is shown.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 from tidelog.model.groups import TopicPartitions, grouped
 
 CONSUMER: Final = "consumer"
-"""The protocol type of consumers. Connect's workers, for one, have another."""
+"""Protocol type of consumers. Kafka Connect workers, for example, use another."""
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 
@@ -22,7 +22,7 @@ class _Malformed(Exception):
 
 
 class _Reader:
-    """Reads from the beginning on; raises `_Malformed` where the bytes end, or say that they are more than they are."""
+    """Sequential reader of big-endian values. Raises `_Malformed` where the bytes are too short."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -38,7 +38,7 @@ class _Reader:
             raise _Malformed from None
 
     def count(self, least_size: int) -> int:
-        """Returns how many elements follow, each of so many bytes at least."""
+        """Reads the number of elements of an array, each of which takes at least `least_size` bytes."""
         count = self.number(_INT32)
         # The bytes are a client's own: without this check four of them could make the coordinator reserve gigabytes.
         if not 0 <= count * least_size <= len(self._data) - self._at:
@@ -55,7 +55,7 @@ class _Reader:
 
 
 def subscribed_topics(metadata: bytes) -> tuple[str, ...]:
-    """Returns the topics that a consumer subscribes to, sorted."""
+    """Returns the topics in a consumer's subscription, sorted; empty if it cannot be decoded."""
     try:
         reader = _Reader(metadata)
         reader.number(_INT16)  # the version
@@ -65,7 +65,7 @@ def subscribed_topics(metadata: bytes) -> tuple[str, ...]:
 
 
 def assigned_partitions(assignment: bytes) -> tuple[TopicPartitions, ...]:
-    """Returns the partitions that a consumer was given."""
+    """Returns the partitions in a consumer's assignment; empty if it cannot be decoded."""
     partitions = list[tuple[str, int]]()
     try:
         reader = _Reader(assignment)

@@ -1,7 +1,7 @@
-"""Deadlines of classic groups: soft state, beside a shard, of the broker that coordinates its groups.
+"""Deadlines of classic groups. They are kept in memory by the coordinator, not in the log.
 
-One for each member's session, which begins anew when the member is heard; one for each group that waits for all to
-join, or to sync. A coordinator that takes over knows of no time: everything begins anew then.
+There is one for each member's session, restarted when the member is heard from, and one for each group that waits for
+all members to join or sync. After a change of coordinator all begin anew.
 """
 
 from __future__ import annotations
@@ -13,45 +13,45 @@ from tidelog.groups.sessions import Deadlines, GroupMember
 from tidelog.groups.shard import Shard
 
 ALL: Final = ""
-"""Stands, in place of a member id, for a group that waits for all of its members."""
+"""Stands, instead of a member id, for the group's wait for all members."""
 
 
 class ClassicDeadlines:
-    """The deadlines of all classic groups of a shard; times are monotonic seconds."""
+    """Deadlines of all classic groups of a shard, in monotonic seconds."""
 
     def __init__(self) -> None:
         self._deadlines = Deadlines()
 
     def heard(self, group: ClassicGroup, member_id: str, now_s: float) -> None:
-        """Begins the session of a member, or of an id that was given away, anew; any other id is passed over."""
+        """Restarts the session of a member, or of a member id handed out for a later join. Ignores any other id."""
         member = group.members.get(member_id)
         timeout_ms = group.pending.get(member_id) if member is None else member.session_timeout_ms
         if timeout_ms is not None:
             self._deadlines.set((group.name, member_id), now_s + timeout_ms / 1000)
 
     def follow(self, group: ClassicGroup) -> None:
-        """Sets the deadline of the group's wait for all members, or drops it."""
+        """Sets or removes the deadline of the group's wait for all members to join or sync."""
         if group.due_s is None:
             self._deadlines.drop((group.name, ALL))
         else:
             self._deadlines.set((group.name, ALL), group.due_s)
 
     def later(self, group: str, member_id: str, due_s: float) -> None:
-        """Puts off what was due and could not be done."""
+        """Sets a new deadline for an expiry that could not be handled."""
         self._deadlines.set((group, member_id), due_s)
 
     def pop(self, now_s: float) -> GroupMember | None:
-        """Returns what is due first, by group and member or `ALL`, and forgets it; None if nothing is due. What follows
-        may give others more time, so that it is done before the next one is asked for."""
+        """Removes and returns the first deadline that has passed, as group and member id (or `ALL`); None if there is
+        none. Handle it before asking for the next, since it may extend other deadlines."""
         return self._deadlines.pop(now_s)
 
     def next_s(self) -> float | None:
-        """Returns when something is due, if nobody speaks before."""
+        """Returns the next deadline; None if there is none."""
         return self._deadlines.next_s()
 
     @classmethod
     def of(cls, shard: Shard, now_s: float) -> ClassicDeadlines:
-        """Returns those of a shard that was just loaded: full sessions, and the full time to sync."""
+        """Returns the deadlines of a shard that was just loaded: full session timeouts, and the full time to sync."""
         deadlines = cls()
         for _, group in sorted(shard.groups.items()):
             classic = group.classic

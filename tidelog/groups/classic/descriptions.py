@@ -1,4 +1,4 @@
-"""How a classic group is shown."""
+"""Descriptions of classic groups for administrators."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tidelog.groups.settings import TopicsView
 from tidelog.model.groups import GroupDescription, GroupListed, MemberDescription, grouped, pairs
 
 NO_NODE: Final = -1
-"""The shell knows who coordinates."""
+"""Placeholder for the coordinator's node id, which the caller fills in."""
 
 
 def describe_classic(group: ClassicGroup, view: TopicsView) -> GroupDescription:
-    """Returns the group with its members, in the order of their ids. Partitions that a leader has given away and that
-    are not there are left out."""
+    """Returns the description of a group, with its members sorted by id. Assigned partitions that do not exist are left
+    out."""
     return GroupDescription(
         group.name,
         group.phase.value,
@@ -29,7 +29,7 @@ def describe_classic(group: ClassicGroup, view: TopicsView) -> GroupDescription:
 
 
 def list_classic(group: ClassicGroup) -> GroupListed:
-    """Returns the group as one of a list."""
+    """Returns the group's entry for a list of groups."""
     return GroupListed(
         group.name,
         group.phase.value,
@@ -43,7 +43,8 @@ def list_classic(group: ClassicGroup) -> GroupListed:
 
 
 def _described(group: ClassicGroup, member: Member, view: TopicsView) -> MemberDescription:
-    """Reads what consumers say to each other; the bytes of others mean nothing here."""
+    """Returns a member's description. Topics and partitions are decoded for consumers only, since other protocols have
+    their own formats."""
     metadata, is_consumer = member.metadata(group.protocol), group.protocol_type == CONSUMER
     # A leader may have assigned anything; what does not exist is not shown.
     given = pairs(assigned_partitions(member.assignment)) if is_consumer else []

@@ -1,11 +1,12 @@
-"""Deciding about a join to a classic group.
+"""Decisions about joins to a classic group.
 
-A member without an id is given one. Unless it is static it is not a member yet: it has to join again with that id, or
-the id is forgotten after a session (KIP-394). A static member takes over from whoever has its instance id, and whoever
-that was is fenced; while the group is stable nobody else notices, and it has at once what the other one had (KIP-345).
+A member without an id is given one. A dynamic member becomes a member only when it joins again with that id; otherwise
+the id expires after a session timeout (KIP-394). A static member takes over from the member with the same
+`group.instance.id`, which is fenced. In a stable group this causes no rebalance: the new process gets the old one's
+assignment at once (KIP-345).
 
-A member that joins again changes nothing if the generation is what it takes: the answer to its first join was lost, or
-its coordinator was. Otherwise everybody joins again.
+A member that joins again without a change keeps the generation: it has only missed its first answer. Otherwise a
+rebalance begins.
 """
 
 from __future__ import annotations
@@ -22,12 +23,13 @@ from tidelog.model.classic_groups import JoinAnswer, JoinGroup
 from tidelog.model.errors import MemberIdRequired
 
 NEWCOMER_S_MAX = 300.0
-"""How long a new member waits for its first generation: it may be gone, and does not beat meanwhile. As Kafka's."""
+"""Seconds that a new member may wait for its first generation, as in Kafka. It sends no heartbeats meanwhile, so its
+client may be gone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Joiner:
-    """A request that waits for its answer, and the id for its member if it has none."""
+    """A JoinGroup request, its number as a waiting request, and a new member id in case it has none."""
 
     request: JoinGroup
     wait: int
@@ -35,8 +37,7 @@ class Joiner:
 
 
 def join(turn: Turn, joiner: Joiner) -> None:
-    """Has a member join, or gives it an id to join with. Raises what `JoinGroup` says, but for what `check_join`
-    does."""
+    """Adds a member, or gives it an id to join with. Raises the errors of `JoinGroup`, except those of `check_join`."""
     request, group = joiner.request, turn.group
     if not request.member_id:
         _join_unknown(turn, joiner)
@@ -74,7 +75,7 @@ def _join_unknown(turn: Turn, joiner: Joiner) -> None:
 
 
 def _add(turn: Turn, joiner: Joiner, member_id: str) -> None:
-    """Makes the caller a member, and begins the next generation."""
+    """Adds the caller as a member, and begins a rebalance."""
     request, group = joiner.request, turn.group
     member = member_from(request, member_id, joiner.wait)
     check_room(group, member, turn.settings)
@@ -88,7 +89,8 @@ def _add(turn: Turn, joiner: Joiner, member_id: str) -> None:
 
 
 def _join_again(turn: Turn, joiner: Joiner, was: Member) -> None:
-    """Answers a member that has joined before: with what it has, if its generation goes on; else with the next one."""
+    """Answers a join of an existing member: with the current generation if nothing has changed, otherwise after a
+    rebalance."""
     request, group = joiner.request, turn.group
     says_the_same = was.protocols == request.protocols
     # A leader that joins again in a stable group wants a new assignment (its topics may have grown); a member that
@@ -108,7 +110,7 @@ def _join_again(turn: Turn, joiner: Joiner, was: Member) -> None:
 
 
 def _rejoined(was: Member, said: Member) -> Member:
-    """Returns the member with what it says now, and what it had."""
+    """Returns the member with the values of its new join; its assignment and state stay."""
     return replace(
         was,
         protocols=said.protocols,
@@ -124,7 +126,7 @@ def _rejoined(was: Member, said: Member) -> Member:
 
 
 def _take_over(turn: Turn, joiner: Joiner, was: Member) -> None:
-    """Has a static member that comes back under another id take over from its predecessor."""
+    """Replaces a static member by one that joined with the same instance id under a new member id."""
     group, leader_before = turn.group, turn.group.leader
     heir = member_from(joiner.request, joiner.drawn_id, joiner.wait)
     instance_id = joiner.request.instance_id
@@ -145,7 +147,8 @@ def _take_over(turn: Turn, joiner: Joiner, was: Member) -> None:
 
 
 def _go_on(turn: Turn, joiner: Joiner, leader_before: str | None) -> None:
-    """Answers so that nobody else notices. A leader that cannot help assigning is told that another one leads."""
+    """Answers a static member's join without a rebalance. A leader whose client cannot skip the assignment is told that
+    another member leads."""
     group = turn.group
     member = turn.change(group.members[joiner.drawn_id], join_wait=None)
     # The generation's record names the new member id before its process hears of it.

@@ -1,4 +1,4 @@
-"""Deciding about members that leave a classic group, and about those that are silent."""
+"""Decisions about members that leave a classic group, and about expired sessions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidelog.model.errors import TidelogError
 
 
 def leave(turn: Turn, request: LeaveGroup) -> LeaveAnswer:
-    """Takes the members out, each with its own verdict, and has the others join again once, if anybody left."""
+    """Removes the members, each with its own error or success, and begins one rebalance if any of them left."""
     before = len(turn.group.members)
     verdicts = tuple(LeaveVerdict(leaving, _expelled(turn, leaving)) for leaving in request.members)
     _go_on_without(turn, is_smaller=len(turn.group.members) < before)
@@ -32,7 +32,7 @@ def _expelled(turn: Turn, leaving: Leaving) -> TidelogError | None:
 
 
 def _member_id_of(group: ClassicGroup, leaving: Leaving) -> str:
-    """Returns the id of a member. An operator knows only the instance id of a static one."""
+    """Returns the id of a leaving member. Administrators name a static member by its instance id only."""
     if not leaving.member_id and leaving.instance_id is not None:
         holder = group.instances.get(leaving.instance_id)
         if holder is None:
@@ -42,8 +42,8 @@ def _member_id_of(group: ClassicGroup, leaving: Leaving) -> str:
 
 
 def silence(turn: Turn, member_id: str) -> None:
-    """Ends a session, of a member or of an id that was given away. A member that waits for an answer does not beat, and
-    is not expelled for it; but a newcomer is, in the end."""
+    """Handles the expired session of a member or a handed-out id. A member whose request waits for an answer sends no
+    heartbeats and stays, except a new member that has waited for `NEWCOMER_S_MAX`."""
     group = turn.group
     # The others' joins may have waited only for this id.
     if group.keep_promise(member_id):
@@ -62,7 +62,7 @@ def silence(turn: Turn, member_id: str) -> None:
 
 
 def time_is_up(turn: Turn) -> None:
-    """Ends the wait for members to join, or to sync, whose time has passed."""
+    """Handles the deadline of the group's wait for members to join or to sync."""
     if turn.group.joining is not None:
         joining_is_over(turn)
     elif turn.group.syncing_until_s is not None:

@@ -1,4 +1,4 @@
-"""The members of a classic group: who speaks, and what a join may say."""
+"""Members of a classic group: lookup, and validation of joins."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from tidelog.model.groups import NAME_LENGTH_MAX, check_group_name
 
 PROTOCOLS_MAX: Final = 16
 METADATA_BYTES_MAX: Final = 256 << 10
-"""The most that one member may say of itself, for all protocols."""
+"""Maximum metadata bytes of one member, for all its protocols."""
 GROUP_BYTES_MAX: Final = 768 << 10
-"""The most that all members may take in the group's record before they are assigned anything: it has to fit into one
-record with their assignments."""
+"""Maximum bytes of all members in the group's record, without assignments; with them it must still fit into one record.
+"""
 REBALANCE_TIMEOUT_MS_MAX: Final = 86_400_000
-"""A member that may take longer (some clients say 2^31 - 1 ms) is waited for no longer than this."""
+"""Maximum rebalance timeout; longer ones (some clients send 2^31 - 1 ms) are reduced to it."""
 
 
 def check_join(request: JoinGroup, settings: GroupSettings) -> None:
-    """Raises `InvalidGroupName`, `InvalidSessionTimeout`, `InvalidRequest`, `InconsistentProtocol` for a join that says
-    what no group could take."""
+    """Raises `InvalidGroupName`, `InvalidSessionTimeout`, `InvalidRequest` or `InconsistentProtocol` for a join that
+    would be invalid in any group."""
     check_group_name(request.group)
     least, most = settings.session_timeouts_ms
     if not least <= request.session_timeout_ms <= most:
@@ -56,7 +56,8 @@ def _check_lengths(request: JoinGroup) -> None:
 
 
 def check_protocols(group: ClassicGroup, request: JoinGroup, without: Member | None = None) -> None:
-    """Raises `InconsistentProtocol` if the member could not be in a generation with the others, one left out."""
+    """Raises `InconsistentProtocol` if the member shares no protocol with the other members. `without` is its own entry
+    in the group, which is ignored."""
     # Alone, a member may choose any type and protocol anew.
     if len(group.members) == (without is not None):
         return
@@ -73,7 +74,7 @@ def check_protocols(group: ClassicGroup, request: JoinGroup, without: Member | N
 
 
 def check_room(group: ClassicGroup, member: Member, settings: GroupSettings) -> None:
-    """Raises `GroupFull` if the group cannot have this member beside the others."""
+    """Raises `GroupFull` if the group has no room for the member."""
     was = group.members.get(member.member_id)
     is_known = was is not None or member.member_id in group.pending
     # Ids that were given away count, or joins without ids would go past the bound.
@@ -88,7 +89,7 @@ def check_room(group: ClassicGroup, member: Member, settings: GroupSettings) -> 
 
 
 def member_from(request: JoinGroup, member_id: str, wait: int | None) -> Member:
-    """Returns the member that a join speaks of."""
+    """Returns the member that a JoinGroup describes."""
     member = Member(
         member_id=member_id,
         instance_id=request.instance_id,
@@ -104,12 +105,12 @@ def member_from(request: JoinGroup, member_id: str, wait: int | None) -> Member:
 
 
 def member_of(group: ClassicGroup, request: ClassicRequest) -> Member:
-    """Returns the member that a request is from. Raises `FencedInstance`, `UnknownMember`."""
+    """Returns the member that sent a request. Raises `FencedInstance` or `UnknownMember`."""
     return named_member(group, request.member_id, request.instance_id)
 
 
 def named_member(group: ClassicGroup, member_id: str, instance_id: str | None) -> Member:
-    """Returns the member of this id. Raises `FencedInstance` if its instance id belongs to another one by now, or
+    """Returns the member with this id. Raises `FencedInstance` if its instance id now belongs to another member;
     `UnknownMember`."""
     if instance_id is not None:
         holder = group.instances.get(instance_id)
@@ -123,10 +124,10 @@ def named_member(group: ClassicGroup, member_id: str, instance_id: str | None) -
 
 
 def fenced(group: ClassicGroup, instance_id: str) -> FencedInstance:
-    """Returns the error of a static member whose instance id another process has taken over."""
+    """Returns the error for a static member whose instance id another process has taken over."""
     return FencedInstance(f"another process has joined group {group.name!a} as instance {instance_id!a}; stop this one")
 
 
 def unknown(group: str, member_id: str) -> UnknownMember:
-    """Returns the error of a caller that is no member."""
+    """Returns the error for a caller that is not a member."""
     return UnknownMember(f"group {group!a} has no member {member_id!a} (any more); join anew")

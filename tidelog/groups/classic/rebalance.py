@@ -1,12 +1,12 @@
-"""From one generation of a classic group to the next.
+"""Rebalance of a classic group, from one generation to the next.
 
-Preparing: whoever was a member, and whoever wants to become one, joins. It is over when all have joined, or after the
-longest rebalance timeout; who has not joined by then is no member any more, but for static members, who may be away.
-The first generation waits a little for more to come instead, and a little more after each that does.
+Preparing: old and new members join. It ends when all have joined, or after the longest rebalance timeout; members that
+have not joined by then are removed, except static ones, which may be restarting. The first generation of a group
+instead waits `group.initial.rebalance.delay.ms`, and again after each new member.
 
-Completing: the leader is the one before if it is there, else whoever has been a member for longest. The protocol is one
-that all know, and that most like best. It is over when the leader has synced. Whoever has not synced within the
-rebalance timeout is expelled, and the next generation begins.
+Completing: the previous leader stays if it has joined, otherwise the oldest member that has joined leads. The protocol
+is the one that all support and most prefer. It ends when the leader has synced. Members that have not synced within the
+rebalance timeout are removed, and another rebalance begins.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tidelog.model.errors import RebalanceInProgress, UnknownMember
 
 
 def prepare(turn: Turn) -> None:
-    """Has everybody join again, for the next generation."""
+    """Begins a rebalance: all members must join again."""
     group, now_s = turn.group, turn.now.monotonic_s
     if group.phase is Phase.PREPARING:
         complete_if_all_joined(turn)
@@ -46,7 +46,7 @@ def prepare(turn: Turn) -> None:
 
 
 def complete_if_all_joined(turn: Turn) -> None:
-    """Ends the wait for joins, if nobody is waited for any more."""
+    """Ends the wait for joins, if all members have joined."""
     group = turn.group
     if group.joining is None:
         return
@@ -58,7 +58,7 @@ def complete_if_all_joined(turn: Turn) -> None:
 
 
 def joining_is_over(turn: Turn) -> None:
-    """Ends the wait for joins at its deadline; a group that was empty may wait on for more."""
+    """Ends the wait for joins at its deadline. In a new group the wait may be extended if more members have come."""
     group, joining = turn.group, turn.group.joining
     assert joining is not None, "only who prepares waits for joins"
     now_s = turn.now.monotonic_s
@@ -71,7 +71,7 @@ def joining_is_over(turn: Turn) -> None:
 
 
 def syncing_is_over(turn: Turn) -> None:
-    """Expels the members that have not synced in time, and begins the next generation."""
+    """Removes the members that have not synced in time, and begins another rebalance."""
     group = turn.group
     late = [member.member_id for member in group.members.values() if not member.has_synced]
     assert late, "the last one to sync has ended the wait"
@@ -82,7 +82,7 @@ def syncing_is_over(turn: Turn) -> None:
 
 
 def _complete(turn: Turn) -> None:
-    """Ends the wait for joins: begins the next generation with those that have joined, or empties the group."""
+    """Ends the wait for joins: begins a generation with the joined members, or empties the group."""
     group = turn.group
     # A static member may be restarting: it keeps its place, and its partitions, until its session is over.
     away = [member for member in group.members.values() if member.join_wait is None]
@@ -132,7 +132,7 @@ def _elected(group: ClassicGroup) -> str:
 
 
 def chosen_protocol(group: ClassicGroup) -> str:
-    """Returns what most of the members like best among what all of them know; of equals, what the first one does."""
+    """Returns the protocol preferred by most members among those that all support; of equals, the earliest member's."""
     common = group.common_protocols()
     assert common, "a member that has nothing in common with the others is refused"
     votes = Counter(_preferred_protocol(member, common) for member in group.members.values())
@@ -145,7 +145,7 @@ def _preferred_protocol(member: Member, common: list[str]) -> str:
 
 
 def standing(group: ClassicGroup, member: Member) -> JoinAnswer:
-    """Returns the answer to a member's join in the generation in force; the leader is told the other members, too."""
+    """Returns the answer to a member's join in the current generation. The leader's answer lists all members."""
     assert group.leader is not None, "a generation has a leader"
     answer = JoinAnswer(member.member_id, group.generation, group.protocol_type, group.protocol or "", group.leader)
     # Only the leader assigns, so only it needs the others' metadata.
@@ -157,13 +157,13 @@ def standing(group: ClassicGroup, member: Member) -> JoinAnswer:
 
 
 def joining_grows(group: ClassicGroup) -> None:
-    """Notes that somebody has come, after whom more may come."""
+    """Notes that a member has joined, so that the wait of a new group is extended."""
     if group.joining is not None:
         group.joining = replace(group.joining, has_grown=True)
 
 
 def rebalancing(group: ClassicGroup) -> RebalanceInProgress:
-    """Returns the error of members that have to join again."""
+    """Returns the error that makes members join again."""
     return RebalanceInProgress(f"group {group.name!a} is between two generations; join again")
 
 

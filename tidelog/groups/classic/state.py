@@ -1,12 +1,12 @@
-"""A classic group as its coordinator has it.
+"""State of a classic group in its coordinator's memory.
 
     Empty -> PreparingRebalance -> CompletingRebalance -> Stable
       ^             |   ^                  |                |
       +-------------+   +------------------+----------------+
 
-Empty: no members. Preparing: everybody joins, and each join waits for the others. Completing: the generation is known,
-and its leader assigns; each sync waits for that. Stable: all have, or can have, what the leader gave them. (Kafka's
-`Dead` is a group that is not there.)
+Empty: no members. Preparing: all members join, and each join waits for the others. Completing: the generation is fixed,
+its leader assigns, and each sync waits for that. Stable: all members have, or can fetch, their assignments. (Kafka's
+`Dead` is a group that does not exist.)
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from tidelog.groups.records import ClassicRecord, KeptMember
 from tidelog.model.classic_groups import Protocol
 
 PENDING_BYTES: Final = 256
-"""About how many bytes an id takes that was given away."""
+"""Estimated bytes of memory of a member id that was handed out but not yet used."""
 
 
 class Phase(Enum):
-    """The phases have Kafka's names."""
+    """Phases of a classic group, with Kafka's names."""
 
     EMPTY = "Empty"
     PREPARING = "PreparingRebalance"
@@ -36,7 +36,7 @@ class Phase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A member. `join_wait` and `sync_wait` are the numbers of its requests that wait for an answer."""
+    """A member. `join_wait` and `sync_wait` are the numbers of its waiting requests, or None."""
 
     member_id: str
     instance_id: str | None
@@ -50,12 +50,14 @@ class Member:
     sync_wait: int | None = None
     has_synced: bool = True
     newcomer_until_s: float | None = None
-    """How long it may wait for its first generation; None if it has been in one."""
+    """Monotonic time, in seconds, until which it may wait for its first generation; None once it has been in one."""
     kept_size: int = 0
-    """How many bytes it takes in the group's record before the leader has assigned, whatever is chosen: `sized`."""
+    """Bytes of the member in the group's record without its assignment, for its protocol with the largest metadata (set
+    by `sized`)."""
 
     def says_as(self, other: Member) -> bool:
-        """Returns True if the other one is this member with the same protocols and client, in another state."""
+        """Returns True if `other` is the same member with the same protocols and client, so that only waits or the
+        assignment differ."""
         return (
             self.protocols is other.protocols
             and self.client_id is other.client_id
@@ -63,12 +65,12 @@ class Member:
         )
 
     def metadata(self, protocol: str | None) -> bytes:
-        """Returns the member's metadata for a protocol; empty if it does not know the protocol."""
+        """Returns the member's metadata for a protocol; empty if it does not support it."""
         return next((known.metadata for known in self.protocols if known.name == protocol), b"")
 
     @property
     def size(self) -> int:
-        """Returns about how many bytes the member takes in memory."""
+        """Estimated bytes of memory of the member."""
         names = (self.member_id, self.instance_id or "", self.client_id, self.client_host)
         metadata = sum(len(protocol.metadata) for protocol in self.protocols)
         return sum(map(len, names)) + len(self.assignment) + metadata
@@ -76,19 +78,19 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Joining:
-    """The wait for members to join. `until_s` is its end, unless all have joined before."""
+    """The wait for members to join, until `until_s` (monotonic) or until all have joined."""
 
     until_s: float
     longest_s: float | None = None
-    """In a group that was empty everybody waits a little for more to come, and again after each that does, until then;
-    None elsewhere."""
+    """Latest end of the wait of a group that was empty, which is extended as new members come; None for other groups.
+    """
     has_grown: bool = False
-    """True if somebody has come since the wait began, or was last made longer."""
+    """True if a member has joined since the wait began or was last extended."""
 
 
 @dataclass(slots=True)
 class ClassicGroup:
-    """The group. Members are in the order in which they came."""
+    """A classic group. Its members are in the order in which they joined."""
 
     name: str
     generation: int = 0
@@ -98,24 +100,24 @@ class ClassicGroup:
     leader: str | None = None
     members: dict[str, Member] = field(default_factory=dict)
     instances: dict[str, str] = field(default_factory=dict)
-    """The member of each `group.instance.id`."""
+    """Member id of each `group.instance.id`."""
     pending: dict[str, int] = field(default_factory=dict)
-    """Ids that were given away and whose members have not joined with them yet; with their session timeouts."""
+    """Member ids that were handed out but not yet used, with their session timeouts in ms."""
     joining: Joining | None = None
-    """Invariant: there is one exactly while the group is preparing."""
+    """The wait for joins. Invariant: set exactly while the phase is PREPARING."""
     syncing_until_s: float | None = None
-    """When members that have not synced are expelled; None if all have."""
+    """Monotonic time, in seconds, at which members that have not synced are removed; None if all have."""
     size: int = 0
-    """Invariant: the sum of its members' sizes, and of `PENDING_BYTES` for each id that was given away."""
+    """Estimated bytes of memory. Invariant: the sum of the members' sizes, and of `PENDING_BYTES` per pending id."""
     kept_size: int = 0
-    """Invariant: the sum of theirs."""
+    """Bytes of the members in the group's record. Invariant: the sum of the members' `kept_size`."""
     awaiting: int = 0
-    """Invariant: how many members have a join that waits."""
+    """Number of members with a waiting join (invariant)."""
     supporters: Counter[str] = field(default_factory=Counter)
-    """Invariant: how many members know each protocol; none that nobody knows."""
+    """Number of members that support each protocol, without zeros (invariant)."""
 
     def copy(self) -> ClassicGroup:
-        """Returns an equal group that may be changed without this one."""
+        """Returns a copy that can be changed independently."""
         return replace(
             self,
             members=dict(self.members),
@@ -125,7 +127,7 @@ class ClassicGroup:
         )
 
     def put(self, member: Member) -> None:
-        """Adds a member, or replaces it by its next state."""
+        """Adds a member, or replaces the one with the same id."""
         was = self.members.get(member.member_id)
         self.members[member.member_id] = member
         # Most changes are of waits and assignments; sums over protocols need not be made anew for these.
@@ -139,7 +141,7 @@ class ClassicGroup:
             self.instances[member.instance_id] = member.member_id
 
     def drop(self, member_id: str) -> Member:
-        """Takes a member out, and returns it."""
+        """Removes a member, and returns it."""
         member = self.members.pop(member_id)
         self._count(member, -1)
         # The instance id may be another member's by now.
@@ -150,12 +152,12 @@ class ClassicGroup:
         return member
 
     def promise(self, member_id: str, session_timeout_ms: int) -> None:
-        """Gives an id away, with which a client is to join within its session timeout."""
+        """Records a member id that was handed out to a client, which must join with it within its session timeout."""
         self.pending[member_id] = session_timeout_ms
         self.size += PENDING_BYTES
 
     def keep_promise(self, member_id: str) -> bool:
-        """Takes an id back, as its member has joined, or will not; False if it was not given away."""
+        """Removes a handed-out member id, because it is used or will not be. Returns False if it was not handed out."""
         if self.pending.pop(member_id, None) is None:
             return False
         self.size -= PENDING_BYTES
@@ -172,7 +174,7 @@ class ClassicGroup:
                     del self.supporters[protocol.name]
 
     def common_protocols(self, without: Member | None = None) -> list[str]:
-        """Returns the protocols that all members know, or all but one."""
+        """Returns the protocols that all members support; `without` is one member to ignore."""
         # Counted, not intersected: a join to a group of thousands must not look at all of its members.
         own = () if without is None else [protocol.name for protocol in without.protocols]
         needed = len(self.members) - (without is not None)
@@ -180,22 +182,22 @@ class ClassicGroup:
 
     @property
     def is_in_use(self) -> bool:
-        """True if there are members, or ids that were given away."""
+        """True if there are members or handed-out member ids."""
         return bool(self.members or self.pending)
 
     @property
     def rebalance_s(self) -> float:
-        """Returns how long the slowest member may take to join or sync, in seconds."""
+        """The longest rebalance timeout of the members, in seconds."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0) / 1000
 
     @property
     def due_s(self) -> float | None:
-        """Returns when the group's wait for its members ends if none of them is heard; None if it does not wait."""
+        """Deadline of the group's wait for its members to join or sync; None if it does not wait."""
         return self.syncing_until_s if self.joining is None else self.joining.until_s
 
 
 def record_of(group: ClassicGroup, empty_since_ms: int | None = None) -> ClassicRecord:
-    """Returns the record of the group's generation."""
+    """Returns the log record of the group's generation."""
     return ClassicRecord(
         group=group.name,
         generation=group.generation,
@@ -222,7 +224,7 @@ def _kept(member: Member, protocol: str | None) -> KeptMember:
 
 
 def sized(member: Member) -> Member:
-    """Returns the member with its `kept_size`."""
+    """Returns the member with its `kept_size` set."""
     # Which protocol will be chosen is not known yet, so the largest metadata count.
     largest = max(member.protocols, key=lambda protocol: len(protocol.metadata))
     kept = structs.replace(_kept(member, largest.name), assignment=b"")
@@ -230,7 +232,7 @@ def sized(member: Member) -> Member:
 
 
 def from_record(record: ClassicRecord) -> ClassicGroup:
-    """Returns the group as a record says that it is. Nobody waits, and no deadline is known."""
+    """Returns the group described by a record, without waiting requests and deadlines."""
     phase = Phase.EMPTY
     if record.members:
         # Whoever was joining meanwhile is not in the record, and joins anew.

@@ -1,4 +1,4 @@
-"""Deciding about members of a classic group that ask for their assignment, or say that they are there."""
+"""Decisions about SyncGroup requests and heartbeats of classic group members."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from tidelog.model.errors import IllegalGeneration, InconsistentProtocol, Tidelo
 
 
 def sync(turn: Turn, request: SyncGroup, wait: int) -> None:
-    """Has a member wait for its assignment, or take the group's from its leader. Raises what `SyncGroup` says."""
+    """Makes the member wait for its assignment, or answers it; stores the assignments if it is the leader. Raises the
+    errors of `SyncGroup`."""
     group = turn.group
     member = _in_force(group, request, request.generation)
     for said, chosen in ((request.protocol_type, group.protocol_type), (request.protocol, group.protocol)):
@@ -34,8 +35,7 @@ def sync(turn: Turn, request: SyncGroup, wait: int) -> None:
 
 
 def _assign(turn: Turn, assignments: dict[str, bytes]) -> None:
-    """Takes the leader's assignment. A member that it does not name gets nothing; an id that is no member's is passed
-    over."""
+    """Stores the leader's assignments. A member without one gets empty bytes; unknown member ids are ignored."""
     group = turn.group
     group.phase = Phase.STABLE
     for member in list(group.members.values()):
@@ -54,14 +54,14 @@ def _answer(turn: Turn, member: Member, assignment: bytes) -> None:
 
 
 def heartbeat(group: ClassicGroup, request: ClassicHeartbeat) -> TidelogError | None:
-    """Returns the error that the heartbeat is answered with; None if all is well. Either way the member was heard.
-    Raises `UnknownMember`, `FencedInstance`, `IllegalGeneration`."""
+    """Returns None, or the error `RebalanceInProgress` as the answer; either way the heartbeat extends the member's
+    session. Raises `UnknownMember`, `FencedInstance` or `IllegalGeneration`."""
     _in_force(group, request, request.generation)
     return rebalancing(group) if group.phase is Phase.PREPARING else None
 
 
 def _in_force(group: ClassicGroup, request: ClassicRequest, generation: int) -> Member:
-    """Returns the member that a request is from, if it names the generation in force."""
+    """Returns the member that sent a request, if it names the current generation."""
     if group.phase is Phase.EMPTY:
         raise unknown(group.name, request.member_id)
     member = member_of(group, request)
@@ -70,7 +70,7 @@ def _in_force(group: ClassicGroup, request: ClassicRequest, generation: int) -> 
 
 
 def check_generation(group: ClassicGroup, member_id: str, generation: int) -> None:
-    """Raises `IllegalGeneration`."""
+    """Raises `IllegalGeneration` unless the request names the group's current generation."""
     # A late request of an earlier generation must not count in this one, where the member may have other partitions.
     if generation != group.generation:
         raise IllegalGeneration(

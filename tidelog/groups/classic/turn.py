@@ -1,7 +1,7 @@
-"""A decision about a classic group: made on a copy, with the records to be written and the answers to be given.
+"""`Turn`: a decision about a classic group, made on a copy, with the records to write and the answers to give.
 
-The answers are told when the records, and all that was decided before, are committed. If the records are not taken,
-the turn is forgotten, and nothing has happened.
+The answers are given when the records, and all earlier ones, are committed. If the records are not accepted, the turn
+is dropped and nothing has happened.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Told: TypeAlias = JoinAnswer | SyncAnswer | TidelogError
 
 
 class Tell(NamedTuple):
-    """An answer, to the request that has this number."""
+    """An answer, with the number of the waiting request that it is for."""
 
     wait: int
     what: Told
@@ -27,7 +27,7 @@ class Tell(NamedTuple):
 
 @dataclass(slots=True)
 class Turn:
-    """A decision under way. `group` is the copy that becomes the group if the records are taken."""
+    """A decision in progress. `group` is the copy that replaces the group if the records are accepted."""
 
     group: ClassicGroup
     settings: GroupSettings
@@ -35,21 +35,21 @@ class Turn:
     records: list[GroupLogRecord] = field(default_factory=list)
     tells: list[Tell] = field(default_factory=list)
     heard: dict[str, None] = field(default_factory=dict)
-    """Members, and ids that were given away, whose sessions begin anew."""
+    """Members and handed-out member ids whose sessions are restarted."""
 
     def tell(self, wait: int | None, what: Told) -> None:
-        """Answers a request, if there is one."""
+        """Adds an answer to the waiting request with this number; does nothing for None."""
         if wait is not None:
             self.tells.append(Tell(wait, what))
 
     def change(self, member: Member, **changes: object) -> Member:
-        """Changes fields of a member; returns the changed one."""
+        """Changes fields of a member; returns the changed member."""
         changed: Member = replace(member, **changes)  # type: ignore[arg-type]  # of whatever fields it has
         self.group.put(changed)
         return changed
 
     def expel(self, member_id: str, why: TidelogError) -> None:
-        """Takes a member out; its requests that wait are answered with `why`."""
+        """Removes a member; its waiting requests are answered with the error `why`."""
         member = self.group.drop(member_id)
         # Both are answered: a client without an answer waits until its own timeout.
         self.tell(member.join_wait, why)

@@ -38,8 +38,8 @@ class _Asked(NamedTuple):
 
 
 async def elect_leaders(desk: Desk, request: Any) -> Tree:
-    """Elects leaders of the named partitions, or of all. For all partitions, the answer lists only those whose leader
-    changed or could not be changed."""
+    """Elects leaders of the named partitions, or of all. If none are named, the answer lists only the partitions for
+    which such an election was possible."""
     partitions = None
     if request.topic_partitions is not None:
         partitions = [_Asked(topic.topic, number) for topic in request.topic_partitions for number in topic.partitions]
