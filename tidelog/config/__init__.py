@@ -1,7 +1,7 @@
-"""Settings: what a broker and a topic can be told, under Kafka's names, validated once and frozen.
+"""Settings of brokers and topics, under Kafka's names, validated once and then immutable.
 
-`schema` declares every setting with its default, bounds, unit and documentation, the broker's by way of the files of
-`settings`; `load` puts a broker's together from its sources; `topics` does so for one topic; `describe` shows them with
-where each value came from; `reference` renders `docs/config.md`. Only `load` touches the outside world, and cores may
+`schema` declares every setting with its default, bounds, unit and documentation, those of brokers in the files of
+`settings`. `load` reads a broker's settings from their sources, `topics` computes those of one topic, `describe` lists
+them with the source of each value, `reference` renders `docs/config.md`. Only `load` does input and output; cores may
 import `schema` but never `load`.
 """

@@ -1,7 +1,7 @@
-"""Settings as an administrator sees them: the value in force, where it came from, and what it would be otherwise.
+"""Description of settings for administrators: the value in force, its source, and the values of its other sources.
 
-The shape is Kafka's DescribeConfigs and the `configs` resources of the REST v3 API. A setting's *synonyms* are all the
-sources that could decide its value, strongest first; the first one does.
+The form is that of Kafka's DescribeConfigs and of the `configs` resources of the REST v3 API. A setting's *synonyms*
+are all sources that could decide its value, strongest first; the first one does.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from tidelog.config.schema import BrokerConfig
 from tidelog.config.topics import is_fixed, topic_config
 
 LOG_LEVEL: Final = "log.level"
-"""The setting of a broker that can be altered while it runs."""
+"""The only broker setting that can be altered while the broker runs."""
 
 
 class ConfigSource(enum.StrEnum):
-    """The source that decided a value, in Kafka's words; strongest first."""
+    """Sources of a value, with Kafka's names; strongest first."""
 
     DYNAMIC_TOPIC_CONFIG = "DYNAMIC_TOPIC_CONFIG"
     DYNAMIC_BROKER_CONFIG = "DYNAMIC_BROKER_CONFIG"
@@ -30,7 +30,7 @@ class ConfigSource(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigSynonym:
-    """A source that could decide a setting's value, and the value it would give."""
+    """A source that could decide a setting's value, and its value there."""
 
     name: str
     value: str | None
@@ -39,7 +39,7 @@ class ConfigSynonym:
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """A setting in force; `value` is None if there is none, or if it is computed when it is used."""
+    """A setting in force. `value` is None if there is none, or if it is computed when used."""
 
     name: str
     value: str | None
@@ -47,18 +47,19 @@ class ConfigEntry:
     synonyms: tuple[ConfigSynonym, ...]
     is_read_only: bool
     is_sensitive: bool = False
-    """No setting holds a secret so far."""
+    """True for a secret, whose value is hidden. No setting is one so far."""
 
     @property
     def is_default(self) -> bool:
-        """True if nobody, neither for the topic nor for the broker, set it."""
+        """True if the value is the default, set neither for the topic nor for the broker."""
         return self.source is ConfigSource.DEFAULT_CONFIG
 
 
 def describe_topic(
     broker: BrokerConfig, overrides: Mapping[str, str], *, replication_factor: int
 ) -> tuple[ConfigEntry, ...]:
-    """Returns every setting of a topic with these overrides. Raises `InvalidRequest` as `topic_config` does."""
+    """Returns every setting of a topic with these overrides. Raises `InvalidRequest` for an unknown name or a bad
+    value."""
     config = topic_config(broker, overrides)
     computed = {"min.insync.replicas": str(config.min_insync_replicas_for(replication_factor))}
     entries = []
@@ -73,8 +74,8 @@ def describe_topic(
 
 
 def describe_broker(broker: BrokerConfig, log_level: str) -> tuple[ConfigEntry, ...]:
-    """Every setting of a broker, of which the level of its log may have been altered. All others are read-only: a
-    broker is told its settings when it is started."""
+    """Returns every setting of a broker. `log_level` is the level of its log now, which may have been altered; all
+    other settings are read-only."""
     entries = []
     for name in names_of(BrokerConfig):
         synonyms = _broker_synonyms(broker, name, {})
@@ -98,7 +99,7 @@ def _broker_synonyms(broker: BrokerConfig, name: str, computed: Mapping[str, str
 
 
 def as_text(value: object) -> str | None:
-    """A setting's value as it would be written in the environment or over HTTP; None if it has none."""
+    """Returns a setting's value as written in the environment or over HTTP; None if it has none."""
     match value:
         case None:
             return None

@@ -1,7 +1,7 @@
-"""Errors in settings, worded so that the reader knows what to type instead.
+"""Errors in settings, with messages that say what to write instead.
 
-At process start that is a `ConfigError` on the terminal; over HTTP it is `InvalidRequest`. Both are worded here, so
-that one mistake reads the same wherever it is made.
+At a broker's start they are a `ConfigError`, over HTTP an `InvalidRequest`. The messages are made here, so that the
+same mistake gets the same text in both.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ConfigError(InvalidRequest):
-    """The broker cannot start with these settings; the message names the source, the setting and the way out."""
+    """Settings with which the broker cannot start. The message names the source, the setting and a remedy."""
 
     kafka = KafkaCode.INVALID_CONFIG
 
@@ -32,7 +32,7 @@ def problems(error: ValidationError, given: Mapping[str, object]) -> list[tuple[
 
 
 def plain_words(message: str) -> str:
-    """Returns what pydantic says of a value, as a sentence that a user expects."""
+    """Returns pydantic's message about a value, reworded for users."""
     return message.removeprefix("Value error, ").replace("Input should be", "must be")
 
 

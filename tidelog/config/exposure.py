@@ -1,9 +1,10 @@
-"""A broker does not start with a listener that believes strangers, or that they can read, and that they can reach.
+"""Security check at start: a broker refuses to start with a listener that is insecure and reachable from other
+machines.
 
-A listener on loopback is reached by programs of this machine alone, and needs nothing. On any other address the peer
-listener takes something by which brokers are known, and those of HTTP take TLS; or the operator's word that the network
-does that (`security.allow.insecure`). An address that stands for all of a machine's is any other address. A token is
-shown to a broker of another machine over TLS, or with the same word.
+A listener on loopback is reachable from this machine only, and needs nothing. On any other address, wildcard addresses
+included, the peer listener must authenticate brokers, and HTTP and Kafka listeners must use TLS, unless the operator
+vouches for the network with `security.allow.insecure`. In the same way, a token may be sent to another machine only
+over TLS.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from tidelog.config.schema import BrokerConfig
 from tidelog.config.values import split_address
 
 Resolve = Callable[[str], Sequence[str]]
-"""Tells the IP addresses that a host name stands for; none if it is not known."""
+"""Function that returns the IP addresses of a host name; none if it is unknown."""
 
 
 def exposed(config: BrokerConfig, resolve: Resolve) -> list[str]:
-    """Returns a sentence about each listener that can be reached from other machines, and that speaks plain text or
-    believes whoever comes."""
+    """Returns a sentence about each listener that is reachable from other machines and unencrypted or, for the peer
+    listener, unauthenticated."""
     are_peers_known = config.cluster_secret_file is not None or config.security_inter_broker_protocol == "SSL"
     doubtful = []
     if config.http_security_protocol != "SSL":
@@ -53,8 +54,8 @@ def _credulous(address: str) -> str:
 
 
 def told_in_plain_text(config: BrokerConfig, resolve: Resolve) -> list[str]:
-    """Returns a sentence about a token that this broker would show to another machine in plain text; none if it has no
-    such token, or nobody can read it."""
+    """Returns a sentence if this broker would send its join token to another machine unencrypted; otherwise an empty
+    list."""
     where = urlsplit(config.cluster_join or "")
     if config.cluster_token_file is None or where.scheme != "http" or is_loopback(where.hostname or "", resolve):
         return []
@@ -66,7 +67,7 @@ def told_in_plain_text(config: BrokerConfig, resolve: Resolve) -> list[str]:
 
 
 def not_allowed(sentences: Sequence[str]) -> ConfigError:
-    """Makes the error of a start that is insecure, which `security.allow.insecure` does not allow."""
+    """Returns the error for an insecure start that `security.allow.insecure` does not allow."""
     return ConfigError(
         f"{'; '.join(sentences)} (docs/security.md). If nobody else reaches this network, security.allow.insecure=true "
         "starts the broker all the same"
@@ -74,7 +75,7 @@ def not_allowed(sentences: Sequence[str]) -> ConfigError:
 
 
 def is_loopback(host: str, resolve: Resolve) -> bool:
-    """Returns whether only programs of this machine reach a host. A name that is not known counts as reachable."""
+    """Returns True if only programs of this machine can reach the host. An unknown name counts as reachable."""
     if host.lower() == "localhost":
         return True
     found = [host] if _is_ip(host) else resolve(host)

@@ -1,8 +1,7 @@
-"""A broker's settings from their four sources: flag > environment > file > default.
+"""Loading of a broker's settings from their four sources: flag > environment > file > default.
 
-This module alone reads a settings file. The environment comes as a mapping from the caller, so that a test,
-or a broker inside a simulation, has one of its own. Every error names the source that the value came from: with four
-of them, "log.segment.bytes is wrong" would only start the search.
+Only this module reads a settings file. The environment is passed in by the caller, so that a test or a simulated broker
+can have its own. Every error names the source of the value.
 """
 
 from __future__ import annotations
@@ -28,25 +27,25 @@ CLIENT_VARIABLES: Final = frozenset(
         "TIDELOG_PASSWORD_FILE",
     }
 )
-"""Variables with our prefix that are not a broker's settings but its clients'."""
+"""Environment variables with the prefix TIDELOG_ that are read by clients, not by brokers."""
 
 _SERVICE_LINK: Final = re.compile(
     r"TIDELOG_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
     r"|(?P<address>TIDELOG_(\w+_)?PORT)"
 )
-"""Matches what Kubernetes puts into every container of a namespace that has a service called `tidelog` or
-`tidelog-...`."""
+"""Pattern of the environment variables that Kubernetes sets in every container of a namespace with a service called
+`tidelog` or `tidelog-...`."""
 
 
 class Given(NamedTuple):
-    """A value as somebody gave it, and where."""
+    """A value and the source that it came from."""
 
     value: object
     source: str
 
 
 def load_config(file: str | None, environ: Mapping[str, str], flags: Mapping[str, str]) -> BrokerConfig:
-    """The broker's settings from a TOML file (if any), the environment and `flags` (dotted names).
+    """Returns the broker's settings from a TOML file (if any), the environment and `flags` (by dotted name).
 
     Raises `ConfigError`, naming the source and the setting, for an unreadable file, an unknown name or a bad value.
     """
@@ -60,8 +59,8 @@ def load_config(file: str | None, environ: Mapping[str, str], flags: Mapping[str
 
 
 def given_settings(file: str | None, environ: Mapping[str, str], flags: Mapping[str, str]) -> dict[str, Given]:
-    """Returns the settings that were given and won, by dotted name; no value was looked at yet. Raises `ConfigError` as
-    `load_config` does for what is neither a file nor a name."""
+    """Returns the settings that were given, by dotted name, each from its strongest source; values are not validated
+    yet. Raises `ConfigError` for an unreadable file or an unknown name."""
     given: dict[str, Given] = {}
     for source in (_from_file(file) if file is not None else {}, _from_environment(environ), _from_flags(flags)):
         _refuse_unknown(source)
@@ -85,7 +84,8 @@ def _from_file(file: str) -> dict[str, Given]:
 
 
 def _flatten(table: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
-    """Dotted names: `[log] segment.bytes = 1`, `log.segment.bytes = 1` and `"log.segment.bytes" = 1` are one."""
+    """Yields dotted names and values: `[log] segment.bytes = 1`, `log.segment.bytes = 1` and `"log.segment.bytes" = 1`
+    are the same."""
     for key, value in table.items():
         if isinstance(value, Mapping):
             yield from _flatten(value, f"{prefix}{key}.")
@@ -104,7 +104,8 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Given]:
 
 
 def _is_service_link(variable: str, value: str) -> bool:
-    """Returns whether Kubernetes set it. A port that is no URL was set by a person, who means some setting by it."""
+    """Returns True if Kubernetes set the variable. `TIDELOG_PORT` and the like count only if the value is a URL;
+    otherwise an operator set them, by mistake for a setting."""
     link = _SERVICE_LINK.fullmatch(variable)
     return link is not None and (link["address"] is None or "://" in value)
 

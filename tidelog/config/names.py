@@ -1,4 +1,4 @@
-"""Names of settings: their forms, the pairs that mean the same, and the name that somebody probably meant.
+"""Names of settings: their spellings, synonyms, and suggestions for unknown names.
 
 A setting has three spellings: `log.segment.bytes` (files, flags, HTTP), `log_segment_bytes` (Python) and
 `TIDELOG_LOG_SEGMENT_BYTES` (environment). A topic's setting and the broker's default for it are *synonyms*, as in
@@ -37,33 +37,34 @@ FOREIGN_NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "socket.request.max.bytes": "http.batches.bytes.max",
     }
 )
-"""Names that Kafka, or a guess, has for what is called otherwise here; used for suggestions only."""
+"""Settings of Kafka, or plausible guesses, with their names here; used in suggestions only."""
 
 
 @cache
 def names_of(settings: type[Settings]) -> tuple[str, ...]:
-    """The dotted names of a model's settings, in the order of their declaration."""
+    """Returns the dotted names of a settings class, in the order of their declaration."""
     return tuple(str(field.alias) for field in settings.model_fields.values())
 
 
 def field_name(name: str) -> str:
-    """`log.segment.bytes` as `log_segment_bytes`."""
+    """Converts a dotted name to the Python form: `log.segment.bytes` to `log_segment_bytes`."""
     return name.replace(".", "_")
 
 
 def environment_name(name: str) -> str:
-    """`log.segment.bytes` as `TIDELOG_LOG_SEGMENT_BYTES`."""
+    """Converts a dotted name to its environment variable: `log.segment.bytes` to `TIDELOG_LOG_SEGMENT_BYTES`."""
     return ENVIRONMENT_PREFIX + field_name(name).upper()
 
 
 def name_in_environment(variable: str) -> str:
-    """`TIDELOG_LOG_SEGMENT_BYTES` as `log.segment.bytes`; no name has an underscore, so this loses nothing."""
+    """Converts an environment variable to the dotted name: `TIDELOG_LOG_SEGMENT_BYTES` to `log.segment.bytes`. No
+    dotted name has an underscore, so the result is unique."""
     return variable.removeprefix(ENVIRONMENT_PREFIX).lower().replace("_", ".")
 
 
 @cache
 def broker_synonyms() -> Mapping[str, str]:
-    """The topic's name of each setting that both have, with the broker's."""
+    """Returns the broker's name of each topic setting, by the topic's name."""
     pairs = {}
     for field in TopicConfig.model_fields.values():
         assert isinstance(field.json_schema_extra, dict)
@@ -72,7 +73,8 @@ def broker_synonyms() -> Mapping[str, str]:
 
 
 def suggestion(name: str, settings: type[Settings]) -> str:
-    """A sentence to end an error about an unknown `name` with: the nearest name that `settings` has, if any is near."""
+    """Returns a sentence for the error about an unknown `name`: the most similar known name, or else where all names
+    are listed."""
     nearest = _nearest(name, names_of(settings))
     return f"did you mean {nearest}?" if nearest else "docs/config.md lists all names"
 

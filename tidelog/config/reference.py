@@ -1,4 +1,4 @@
-"""The reference page of all settings, rendered from their declarations: `docs/config.md` is its output."""
+"""Generator of the reference page of all settings, `docs/config.md`, from their declarations."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Names and defaults are Kafka's except where the text says otherwise.
 
 
 def reference() -> str:
-    """The whole page, in Markdown."""
+    """Returns the whole page, in Markdown."""
     return "\n".join([INTRODUCTION, *_section("Broker", BrokerConfig), *_section("Topic", TopicConfig)]).rstrip() + "\n"
 
 
@@ -69,7 +69,7 @@ def _facts(field: FieldInfo) -> Iterator[tuple[str, str]]:
 
 
 def _valid(field: FieldInfo) -> str:
-    """The bounds or the choices, read from the field's type, so that the page cannot differ from the check."""
+    """Returns the bounds or choices of a setting, from the type that validates it."""
     if get_origin(field.annotation) is Literal:
         return ", ".join(_code(as_text(choice)) for choice in get_args(field.annotation))
     bounds = list(_metadata(field.annotation, field.metadata))

@@ -1,12 +1,11 @@
-"""Every setting of a broker and of a topic: name, type, bounds, default, unit, meaning. Nothing else declares any.
+"""Declaration of every setting of a broker and of a topic: name, type, bounds, default, unit, documentation.
 
-Those of a broker stand in `config/settings`, by their subjects; here are the rules that concern several of these. Names
-and defaults are Kafka's, so that what an operator knows stays true; where a default is ours on purpose, its
-documentation says so. A Python field is the dotted name with underscores. Only what this version honours is there: to
-accept a name and ignore it would be a lie.
+The settings of a broker are in `config/settings`, by subject; this module has the rules about several of them. Names
+and defaults are Kafka's; where a default differs, the setting's documentation says so. A Python field is the dotted
+name with underscores. A setting that has no effect is not declared, rather than accepted and ignored.
 
 A topic's settings take their defaults from the broker's synonym (`segment.bytes` from `log.segment.bytes`), as in
-Kafka's `LogConfig`; bounds and documentation are inherited with them, so each is written once.
+Kafka's `LogConfig`, and inherit its documentation.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ class BrokerConfig(  # its fields are in the order of these, from the last one o
     EncryptionSettings,
     IdentitySettings,
 ):
-    """Settings of one broker process, given at its start; they never change while it runs."""
+    """Settings of one broker process, read at its start and fixed while it runs."""
 
     @model_validator(mode="after")
     def _asks_for_certificates(self) -> Self:
@@ -98,7 +97,8 @@ class BrokerConfig(  # its fields are in the order of these, from the last one o
 
     @model_validator(mode="after")
     def _knows_kafka_clients(self) -> Self:
-        """A client that logs in over HTTP does with Kafka's protocol, too; and nobody shows a secret in plain text."""
+        """Checks that Kafka clients log in if HTTP clients do, and that mechanisms which transmit a secret are used
+        over TLS only."""
         has_sasl = self.kafka_security_protocol.startswith("SASL_")
         if has_sasl != bool(self.sasl_enabled_mechanisms):
             raise ValueError(
@@ -121,7 +121,8 @@ class BrokerConfig(  # its fields are in the order of these, from the last one o
 
     @model_validator(mode="after")
     def _has_operators(self) -> Self:
-        """Nothing is said of a listener that there is not, as it would be ignored; and a monitor has a way in."""
+        """Checks that there are no settings of `http.ops.listener` without that listener, and that its clients have a
+        way to log in."""
         if self.http_ops_listener is None:
             for name in ("http_ops_security_protocol", "http_ops_ssl_client_auth", "http_ops_authentication"):
                 if getattr(self, name) != type(self).model_fields[name].default:
@@ -151,7 +152,7 @@ class BrokerConfig(  # its fields are in the order of these, from the last one o
 
     @property
     def uses_tls(self) -> bool:
-        """Returns True if one of the listeners speaks TLS."""
+        """True if any listener uses TLS."""
         return "SSL" in (
             self.http_security_protocol,
             self.security_inter_broker_protocol,
@@ -160,7 +161,7 @@ class BrokerConfig(  # its fields are in the order of these, from the last one o
 
     @property
     def kafka_address(self) -> str | None:
-        """Returns where Kafka's clients connect, HOST:PORT; None if nowhere."""
+        """Address (HOST:PORT) of the Kafka listener; None if there is none."""
         if self.kafka_listener is not None:
             return self.kafka_listener or None
         is_plain = not self.model_fields_set & {"http_listener", "http_authentication", "kafka_security_protocol"}
@@ -168,29 +169,30 @@ class BrokerConfig(  # its fields are in the order of these, from the last one o
 
     @property
     def is_kafka_encrypted(self) -> bool:
-        """Returns True if Kafka's clients speak TLS."""
+        """True if the Kafka listener uses TLS."""
         return self.kafka_security_protocol in ("SSL", "SASL_SSL")
 
     @property
     def takes_jwts(self) -> bool:
-        """Returns True if somebody may log in by a JSON Web Token."""
+        """True if clients may log in with a JSON Web Token."""
         has_keys = self.sasl_oauthbearer_jwks_endpoint_url is not None
         return "jwt" in self.http_authentication or ("OAUTHBEARER" in self.sasl_enabled_mechanisms and has_keys)
 
     @property
     def ops_authentication(self) -> tuple[str, ...]:
-        """Returns the ways to log in at `http.ops.listener`."""
+        """Login methods accepted at `http.ops.listener`."""
         return self.http_authentication if self.http_ops_authentication is None else self.http_ops_authentication
 
     @property
     def ops_client_auth(self) -> ClientAuth:
-        """Tells whether certificates are shown at `http.ops.listener`."""
+        """Whether `http.ops.listener` asks for client certificates: none, requested or required."""
         if self.http_ops_security_protocol != "SSL":
             return "none"
         return self.ssl_client_auth if self.http_ops_ssl_client_auth is None else self.http_ops_ssl_client_auth
 
     def peer_address(self, bound: tuple[str, int], *, http_host: str) -> tuple[str, int]:
-        """The address that other brokers are told, of one that listens at `bound`: nobody can connect to "all"."""
+        """Returns the address that other brokers connect to. `bound` is that of the peer listener; `http_host` replaces
+        its host if it is a wildcard address."""
         named = {node_id: (host, port) for node_id, host, port in self.named_voters}
         if self.node_id in named:
             return named[self.node_id]
@@ -198,7 +200,7 @@ class BrokerConfig(  # its fields are in the order of these, from the last one o
 
 
 def inherited(name: str, broker_name: str) -> Any:
-    """A topic's field whose default, unit and documentation are those of the broker's setting `broker_name`."""
+    """Returns a field of a topic setting with default, unit and documentation of the broker setting `broker_name`."""
     source = BrokerConfig.model_fields[broker_name.replace(".", "_")]
     assert isinstance(source.json_schema_extra, dict)
     extra = {**source.json_schema_extra, "synonym": broker_name}
@@ -206,7 +208,7 @@ def inherited(name: str, broker_name: str) -> Any:
 
 
 class TopicConfig(Settings):
-    """The settings in force for one topic: its own, and the broker's for those it leaves alone (see `topics`)."""
+    """The settings in force for one topic: its own, and the broker's where it has none."""
 
     cleanup_policy: TopicCleanupPolicy = inherited("cleanup.policy", "log.cleanup.policy")
     retention_ms: Limit = inherited("retention.ms", "log.retention.ms")
@@ -231,5 +233,6 @@ class TopicConfig(Settings):
     ack_durability: AckDurability = inherited("ack.durability", "ack.durability")
 
     def min_insync_replicas_for(self, replication_factor: int) -> int:
-        """In-sync replicas needed for `acks=all` by a partition with `replication_factor` replicas."""
+        """Returns the number of in-sync replicas needed for `acks=all` in a partition with `replication_factor`
+        replicas."""
         return self.min_insync_replicas or (2 if replication_factor >= 3 else 1)

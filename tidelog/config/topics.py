@@ -14,7 +14,8 @@ from tidelog.model.errors import InvalidRequest
 
 
 def topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
-    """The topic's settings, `overrides` by dotted name. Raises `InvalidRequest` for an unknown name or a bad value."""
+    """Returns the settings of a topic with `overrides` (by dotted name). Raises `InvalidRequest` for an unknown name or
+    a bad value."""
     for name in overrides:
         _check_name(name)
     values: dict[str, object] = {
@@ -29,14 +30,14 @@ def topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicCon
 
 
 def refuse_compaction(overrides: Mapping[str, str]) -> None:
-    """Refuses compaction for users' topics: nothing would compact them. Raises `InvalidRequest`."""
+    """Raises `InvalidRequest` for `cleanup.policy=compact` in a user's topic, since users' topics cannot be compacted."""
     if overrides.get("cleanup.policy") == "compact":
         raise InvalidRequest(f"Bad topic setting: cleanup.policy = 'compact': {NO_COMPACTION}")
 
 
 def new_topic_overrides(broker: BrokerConfig, overrides: Mapping[str, str]) -> dict[str, str]:
-    """Returns the settings to note of a user's new topic: `overrides`, and whatever is fixed from now on, and would be
-    something else by default. Raises as `topic_config` and `refuse_compaction`."""
+    """Returns the settings to store with a user's new topic: `overrides`, and broker defaults that are fixed at
+    creation. Raises `InvalidRequest`."""
     refuse_compaction(overrides)
     result: dict[str, str] = {}
     for name, synonym in broker_synonyms().items():
@@ -49,7 +50,8 @@ def new_topic_overrides(broker: BrokerConfig, overrides: Mapping[str, str]) -> d
 
 
 def is_fixed(name: str) -> bool:
-    """True if the setting can be given only when the topic is created. `InvalidRequest` if there is no such one."""
+    """Returns True if the setting can be given only when the topic is created. Raises `InvalidRequest` for an unknown
+    name."""
     _check_name(name)
     return name == "commit.protocol"
 

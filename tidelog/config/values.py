@@ -1,7 +1,7 @@
-"""The kinds of value a setting can have, and how each is read.
+"""Types of settings' values, with their validation.
 
-A value comes as text (environment, flag, HTTP) or as TOML already typed it; both must mean the same, and neither may
-be bent: pydantic alone would take `true` for 1 and "1_0" for 10. So every kind here starts with a reader of ours.
+A value is text (environment, flag, HTTP) or already typed by TOML. Both must mean the same, and neither may be coerced:
+pydantic alone would take `true` for 1 and "1_0" for 10. So every type begins with a validator of its own.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PRINTABLE = re.compile(r"[!-~]{1,255}")
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """`host:port` or `[IPv6]:port` as `(host, port)`; port 0 lets the system choose one. Else `ValueError`."""
+    """Splits `host:port` or `[IPv6]:port` into host and port; port 0 lets the system choose one. Raises `ValueError`."""
     host, separator, port = address.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
@@ -58,7 +58,7 @@ def _read_boolean(value: object) -> object:
 
 
 def split_voter(entry: str) -> tuple[int, str, int]:
-    """`2@10.0.0.2:9192` as `(2, "10.0.0.2", 9192)`. Else `ValueError`."""
+    """Splits `2@10.0.0.2:9192` into `(2, "10.0.0.2", 9192)`. Raises `ValueError`."""
     node_id, separator, address = entry.partition("@")
     if not separator or not node_id.isdecimal() or int(node_id) > INT32_MAX:
         raise ValueError(f"{entry} must be NODE@HOST:PORT, as in 1@127.0.0.1:9192")
@@ -134,7 +134,7 @@ def _is_url(value: str) -> str:
 
 
 def keys_file(url: str) -> str:
-    """Returns the path of a `file:` URL. Else `ValueError`."""
+    """Returns the path of a `file:` URL. Raises `ValueError` for any other URL."""
     parts = urlsplit(url)
     if parts.scheme != "file" or parts.netloc not in ("", "localhost") or not parts.path:
         raise ValueError(
@@ -184,23 +184,23 @@ def _refuse_auto_creation(value: object) -> object:
 Integer = Annotated[int, BeforeValidator(_read_integer)]
 Boolean = Annotated[bool, BeforeValidator(_read_boolean)]
 Count = Annotated[Integer, Field(ge=1, le=INT32_MAX)]
-"""How many of something there are or may be; at least one."""
+"""A count, at least 1."""
 FeatureLevel = Annotated[Integer, Field(ge=LEVEL_MIN, le=LEVEL_MAX)]
 Milliseconds = Annotated[Integer, Field(ge=1, le=INT64_MAX)]
 Delay = Annotated[Integer, Field(ge=0, le=INT32_MAX)]
-"""Milliseconds, or 0 for none."""
+"""A delay in milliseconds; 0 for none."""
 Bytes = Annotated[Integer, Field(ge=1, le=INT64_MAX)]
 Limit = Annotated[Integer, Field(ge=-1, le=INT64_MAX)]
-"""An amount of bytes or milliseconds, or -1 for no limit."""
+"""A limit in bytes or milliseconds; -1 for none."""
 Seconds = Annotated[Integer, Field(ge=0, le=INT32_MAX)]
 Skew = Annotated[Integer, Field(ge=0, le=INT64_MAX)]
-"""Milliseconds that two clocks may be apart."""
+"""A tolerated clock difference in milliseconds."""
 SegmentBytes = Annotated[Integer, Field(ge=1024, le=INT32_MAX)]
 ShownBytes = Annotated[Integer, Field(ge=2**20, le=2**26)]
 BatchBytes = Annotated[Integer, Field(ge=64, le=INT32_MAX)]
 Address = Annotated[str, AfterValidator(_is_address)]
 OptionalAddress = Annotated[str, AfterValidator(lambda value: value and _is_address(value))]
-"""An address, or nothing."""
+"""An address `host:port`, or the empty string."""
 Voters = Annotated[tuple[str, ...], BeforeValidator(_read_voters)]
 Principals = Annotated[tuple[str, ...], BeforeValidator(_read_principals)]
 LoginMethods = Annotated[tuple[Literal["token", "basic", "certificate", "jwt"], ...], BeforeValidator(_read_words)]
@@ -221,7 +221,7 @@ NodeNumber = Annotated[Integer, Field(ge=0, le=INT32_MAX)]
 
 CleanupPolicy = Annotated[Literal["delete", ""], BeforeValidator(_refuse_compaction)]
 TopicCleanupPolicy = Annotated[Literal["delete", "", "compact"], BeforeValidator(_refuse_mixed_compaction)]
-"""`compact` is for topics that the brokers keep for themselves (`topics.new_topic_overrides`)."""
+"""Cleanup policy of a topic. `compact` is allowed only for the brokers' internal topics."""
 LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["text", "json"]
 TimestampType = Literal["CreateTime", "LogAppendTime"]

@@ -1,11 +1,10 @@
-"""Entries as records, and the marks between them.
+"""Log entries as Kafka records, and the marker records between them.
 
-An entry is the value of a record, its position the record's offset; key and headers are empty. Marks are records with a
-null value and a header that says what they are: a *claim*, with which a writer began, and a *truncation*, with which it
-said that what lies before a position is not needed any more. Readers skip them. To any other consumer they are records
-without key and value.
+An entry is the value of a record, its position the record's offset; key and headers are empty. Markers are records with
+a null value and a header: a *claim* begins a writer's term, and a *truncation* says that all entries before a position
+may be deleted. Readers skip markers; other consumers see them as records without key and value.
 
-Positions rise, and have gaps: where a mark is, and where a Paxos log left something out as void.
+Positions rise, with gaps: where a marker is, and where a Paxos log has void offsets.
 """
 
 from __future__ import annotations
@@ -18,15 +17,15 @@ from tidelog.model.batch_header import RecordBatch
 from tidelog.model.records import Record, StoredRecord
 
 CLAIM: Final = "tidelog.log.claim"
-"""The header of the mark that begins a writer's term; the value is the writer's name, for people."""
+"""Header of the marker that begins a writer's term. Its value is the writer's name, for information."""
 TRUNCATION: Final = "tidelog.log.truncation"
-"""The header of the mark before a truncation; the value is the position of what becomes the first entry, in digits."""
+"""Header of the marker before a truncation. Its value is the decimal position of the new first entry."""
 RECORD_OVERHEAD_BYTES: Final = 64
-"""More than a record without headers takes beside its value."""
+"""Upper bound of the bytes that a record without headers takes beyond its value."""
 
 
 class Entry(NamedTuple):
-    """An entry: what was appended, and its position. A record with a null value, which no writer appends, has empty
+    """An entry and its position. A record with a null value that is not a marker, which no writer appends, has empty
     `data`."""
 
     position: int
@@ -42,7 +41,7 @@ def mark_record(timestamp_ms: int, kind: str, value: str) -> Record:
 
 
 def entries_of(batch: RecordBatch) -> Iterator[Entry]:
-    """Yields the entries of a batch, without the marks. Raises `InvalidBatch` or `TooLarge`, as `decode_batch`."""
+    """Yields the entries of a batch, without markers. Raises `InvalidBatch` or `TooLarge`."""
     for record in decode_batch(batch):
         if not _is_mark(record):
             # A record with a null value and no mark is a stranger's; its position counts, so it is shown, empty.

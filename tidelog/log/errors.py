@@ -1,5 +1,4 @@
-"""Errors that only the writer of a log can meet. All others are in `tidelog.model.errors` and
-`tidelog.transport.errors`."""
+"""Errors of the writer of a log. All others are in `tidelog.model.errors` and `tidelog.transport.errors`."""
 
 from __future__ import annotations
 
@@ -7,9 +6,9 @@ from tidelog.model.errors import TidelogError
 
 
 class WriterFenced(TidelogError):
-    """Another writer has claimed the log since: surely nothing was appended, and this writer appends no more.
+    """Another writer has claimed the log. The entry was not appended, and this writer can append no more.
 
-    Mesos answers "none" then: the writer has lost its promise, and may `start` again to win it back.
+    In Mesos, `append` returns "none" in this case. The writer may call `start` again to become the writer.
     """
 
     code = 41281

@@ -1,8 +1,8 @@
-"""The partition that holds a log, seen through a client's session: requests that are repeated until they are settled.
+"""The partition that holds a log, as a client accesses it: requests are repeated until their outcome is known.
 
-A request is tried again, with backoff and new metadata, until its deadline: after definite errors that may pass, and
-after unknown outcomes, since repeating any of these requests is harmless. An append is harmless to repeat because its
-batch has a producer id and a sequence: a partition that has it answers with its offsets.
+A request is repeated, with backoff and new metadata, until its deadline, after transient errors and after unknown
+outcomes. All these requests are idempotent. An append is, because its batch has a producer id and a sequence number: a
+partition that already has it answers with its offsets.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _CONFIGS = msgspec.json.Decoder(_Configs)
 
 
 class Extent(NamedTuple):
-    """The extent of the log: its first position, the end of what is committed, and the end of its leader's copy."""
+    """Extent of the log: its first position, the committed end, and the end of the leader's copy."""
 
     beginning: int
     ending: int
@@ -74,7 +74,7 @@ class Extent(NamedTuple):
 
 
 class LogPartition:
-    """The partition that holds a log. Deadlines are in the event loop's time; `request_timeout_s` bounds one try."""
+    """The partition that holds a log. Deadlines are in loop time; `request_timeout_s` limits one try."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class LogPartition:
         return f"{self._topic}-{self._partition}"
 
     async def open(self) -> None:
-        """Connects. Raises `ConnectFailed`, `UnknownTopic` or `UnknownPartition`."""
+        """Connects to the cluster. Raises `ConnectFailed`, `UnknownTopic` or `UnknownPartition`."""
         await self._session.open()
         try:
             count = len((await self._session.topic(self._topic)).partitions)
@@ -113,14 +113,13 @@ class LogPartition:
             raise
 
     async def close(self) -> None:
-        """Closes all connections at once. Idempotent."""
+        """Closes all connections at once. May be called again."""
         await self._session.close()
 
     # -- what a writer needs -----------------------------------------------------------------------------------------
 
     async def entry_bytes_max(self, deadline_s: float) -> int:
-        """Returns the topic's `max.message.bytes`. Raises `InvalidRequest` if brokers may delete entries by age or
-        size."""
+        """Returns the topic's `max.message.bytes`. Raises `InvalidRequest` if the topic's retention may delete entries."""
 
         async def attempt(timeout_s: float) -> dict[str, str | None]:
             target = self._cluster_path(f"/topics/{quote(self._topic, safe='')}/configs")
@@ -138,7 +137,7 @@ class LogPartition:
         return int(configs["max.message.bytes"] or 0)
 
     async def new_producer_id(self, deadline_s: float) -> ProducerId:
-        """Returns an id that nobody else has, ever. One that an unknown outcome has wasted is no loss."""
+        """Returns a new unique producer id. If a try has an unknown outcome, its id stays unused."""
 
         async def attempt(timeout_s: float) -> int:
             body = await self._session.call("POST", self._cluster_path("/producer-ids"), timeout_s=timeout_s)
@@ -147,10 +146,12 @@ class LogPartition:
         return ProducerId(await self.persist(attempt, deadline_s))
 
     async def append(self, batch: Buffer, deadline_s: float, *, expected_end: int | None = None) -> int:
-        """Appends a batch that has a producer's numbers, and waits until it is committed; returns its base offset.
+        """Appends a batch that has a producer id and sequence number, and waits until it is committed; returns its base
+        offset.
 
-        Raises `EndOffsetMoved` or another definite error of the broker, `DeliveryExpired`: it is surely not in the log,
-        and never will be; `DeliveryUnknown`: it may be, or may yet come.
+        Raises `EndOffsetMoved` (the log end is not `expected_end`), another definite error of the broker, or
+        `DeliveryExpired`: the batch is not in the log and will never be. Raises `DeliveryUnknown`: it may be in the
+        log, or may still get there.
         """
         is_uncertain = False
 
@@ -195,7 +196,7 @@ class LogPartition:
         return receipt.batches[0].base_offset
 
     async def delete_before(self, position: int, deadline_s: float) -> None:
-        """Deletes the records before a position."""
+        """Deletes the records before a position, on all replicas."""
 
         async def attempt(timeout_s: float) -> None:
             target = f"{self._cluster_path(self._path)}/records:delete?timeout_ms={verdict_ms(timeout_s)}"
@@ -211,7 +212,7 @@ class LogPartition:
     # -- what a reader needs -----------------------------------------------------------------------------------------
 
     async def extent(self, deadline_s: float) -> Extent:
-        """Asks the leader where the log begins and ends now."""
+        """Returns the log's current extent, from the leader."""
 
         async def attempt(timeout_s: float) -> PartitionOffsets:
             query = OffsetQuery(self._topic, self._partition)
@@ -225,10 +226,11 @@ class LogPartition:
         return Extent(beginning, ending, offsets.log_end_offset)
 
     async def fetch(self, offset: int, timeout_s: float, *, bytes_max: int, wait_s: float) -> list[RecordBatch]:
-        """Fetches once: committed batches from the one with `offset` on, up to what is lost; none if none came within
-        `wait_s`.
+        """Fetches once: returns committed batches, beginning with the one that contains `offset`, and ending before
+        lost records. Returns none if none came within `wait_s` seconds.
 
-        Raises `OffsetOutOfRange`, `DamagedBatch`, `RecordsLost`, and whatever a request may end with.
+        Raises `OffsetOutOfRange`, `DamagedBatch`, `RecordsLost` (the records at `offset` are lost), and the errors of a
+        request.
         """
         query = f"?offset={offset}&max_bytes={bytes_max}&wait_ms={int(1000 * wait_s)}"
         answer = await self._session.attempt("GET", self._leader(), f"{self._path}/batches{query}", timeout_s=timeout_s)
@@ -261,8 +263,8 @@ class LogPartition:
     # -- inside ------------------------------------------------------------------------------------------------------
 
     async def persist(self, attempt: Callable[[float], Awaitable[T]], deadline_s: float) -> T:
-        """Returns what `attempt` (given the seconds it may take) returns at last. Raises its first error that will not
-        pass, or its last one before the deadline."""
+        """Calls `attempt` with its timeout in seconds until it succeeds, and returns its result. Raises its first
+        permanent error, or its last error at the deadline."""
         backoff = self._session.backoff()
         while True:
             # At least one try, also if the deadline has passed on the way here.

@@ -1,5 +1,5 @@
-"""Reading a replicated log. Mesos: `Log::Reader`, but of the leader's copy instead of a replica's own, and with ends
-that are exclusive, as everywhere here."""
+"""Reader of a replicated log, as Mesos' `Log::Reader`, except that it reads the leader's copy, and that ends are
+exclusive."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ POLL_S: Final = 0.5
 
 
 class Reader:
-    """Reads the log in a topic's partition, as much as is committed.
+    """A reader of the committed entries of the log in a topic's partition.
 
-    `bootstrap_servers`, `topic` and `partition` are those of the `Writer`. `timeout_ms` bounds each call; of `read` it
-    bounds the wait for the next entry. `request_timeout_ms` bounds one try at one broker.
+    `bootstrap_servers`, `topic` and `partition` are those of the `Writer`. `timeout_ms` limits each call; for `read` it
+    limits the wait for the next entry. `request_timeout_ms` limits one try at one broker.
 
-    Use it as an async context manager, or call `start` and `close`. For one event loop; reads may overlap.
+    Use it as an async context manager, or call `start` and `close`. It belongs to one event loop; reads may overlap.
     """
 
     @client_parameters(bootstrap="bootstrap_servers")
@@ -55,11 +55,11 @@ class Reader:
         self._timeout_s = timeout_ms / 1000
 
     async def start(self) -> None:
-        """Connects. Raises `ConnectFailed`, `UnknownTopic` or `UnknownPartition`."""
+        """Connects to the cluster. Raises `ConnectFailed`, `UnknownTopic` or `UnknownPartition`."""
         await self._partition.open()
 
     async def close(self) -> None:
-        """Closes all connections at once. Idempotent."""
+        """Closes all connections at once. May be called again."""
         await self._partition.close()
 
     async def __aenter__(self) -> Self:
@@ -70,20 +70,19 @@ class Reader:
         await self.close()
 
     async def beginning(self) -> int:
-        """Returns the position from which on entries are kept; what is before it has been truncated. The first entry is
-        there or behind it."""
+        """Returns the first position that has not been truncated. The first entry is at that position or after it."""
         return (await self._partition.extent(self._deadline_s())).beginning
 
     async def ending(self) -> int:
-        """Returns the position behind the last entry that is known to be committed. It may be behind what was
-        acknowledged to others just now, if the leader has changed: see `catchup`."""
+        """Returns the position after the last entry that the leader knows to be committed. After a change of leader
+        this may be less than what was acknowledged to writers: see `catchup`."""
         return (await self._partition.extent(self._deadline_s())).ending
 
     async def catchup(self) -> int:
-        """Returns an ending behind everything that was acknowledged, to anybody, before this call. (Mesos: `catchup`.)
+        """Returns a committed end after every entry acknowledged to any writer before this call (Mesos: `catchup`).
 
-        The leader's copy, when it is first asked, contains all of that; a new leader may need a moment to know it
-        committed. Raises `LeaderNotAvailable`, or what the last try ended with, at the deadline.
+        The leader's copy contains all acknowledged entries, but a new leader may need a moment to know them committed;
+        the call waits for that. Raises `LeaderNotAvailable`, or the error of the last try, at the deadline.
         """
         deadline_s = self._deadline_s()
         target: int | None = None
@@ -104,15 +103,15 @@ class Reader:
         return await self._partition.persist(attempt, deadline_s)
 
     async def read(self, start: int, to: int) -> AsyncIterator[Entry]:
-        """Yields the entries with positions from `start` on, up to `to` (exclusive), in order, each once.
+        """Yields the entries with positions from `start` up to `to` (exclusive), in order, each once.
 
-        `to` is an ending that somebody was told: the reader waits for entries that its leader does not know to be
-        committed yet. To follow a log, read on from `to` up to the next `catchup`.
+        `to` is an end returned by `ending`, `catchup` or a writer: the reader waits until the leader knows the entries
+        up to it to be committed. To follow a log, continue from `to` up to the next `catchup`.
 
-        Raises `OffsetOutOfRange` if what is at `start` has been truncated: begin anew at `beginning`; or if the log
-        does not reach `to` within `timeout_ms`. `DamagedBatch` if an entry stays damaged on the leader's disk so long.
-        `RecordsLost` at entries that are lost for good, which an operator has accepted: nobody knows the state that the
-        log leads to without them.
+        Raises `OffsetOutOfRange` if the entries at `start` have been truncated (begin again at `beginning`), or if the
+        log does not reach `to` within `timeout_ms`; `DamagedBatch` if an entry stays damaged on the leader's disk for
+        that time; `RecordsLost` at entries that are lost for good, as accepted by an operator, since the state that the
+        log describes is unknown without them.
         """
         if not 0 <= start <= to:
             raise InvalidRequest(f"entries from {start} to {to}: give a range, from 0 on")
@@ -128,7 +127,7 @@ class Reader:
                 position = batch.header.next_offset
 
     async def _next_batches(self, position: int) -> list[RecordBatch]:
-        """Returns the batches that follow; at least one."""
+        """Waits for batches from `position` on; returns at least one."""
 
         async def attempt(timeout_s: float) -> list[RecordBatch]:
             # Half of the time at most, so that the leader's "nothing yet" arrives before this try is given up.
@@ -156,4 +155,4 @@ class Reader:
 
 
 class _NotThere(LeaderNotAvailable):
-    """Says that nothing is at a position: not yet, or not at all."""
+    """No committed entry is at a position, at least not yet."""

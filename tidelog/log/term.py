@@ -1,10 +1,10 @@
-"""A writer's term: from its claim to the claim of another, or to an outcome that nobody knows.
+"""A writer's term: from its claim to the claim of another writer, or to an unknown outcome.
 
-    claim | entry | entry entry entry | entry | ...     each request directly behind the one before it
+    claim | entry | entry entry entry | entry | ...     each request directly after the one before it
 
-One request is under way; all entries that wait meanwhile go with the next one, so a slow disk makes requests larger,
-not more. Each names the end of the one before it, and a broker takes it only there. Nothing is sent behind a request
-whose fate is open: that is what makes the end known, and the writer exclusive (decision 0018).
+One request is in flight; entries that arrive meanwhile are sent together in the next one, so a slow disk makes requests
+larger, not more. Each names the expected log end, and a broker appends it only there. Nothing is sent after a request
+with an unknown outcome: so the end is always known, and the writer exclusive (decision 0018).
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ GROUP_ENTRIES_MAX: Final = 10_000
 
 
 class Appender(Protocol):
-    """The way to the log: `LogPartition`."""
+    """The part of `LogPartition` that a term needs."""
 
     async def append(self, batch: Buffer, deadline_s: float, *, expected_end: int | None = None) -> int: ...
 
 
 class _PendingEntry(NamedTuple):
-    """An entry that is not settled yet."""
+    """An entry without an outcome yet."""
 
     record: Record
     deadline_s: float
@@ -46,8 +46,8 @@ class _PendingEntry(NamedTuple):
 
 
 class Term:
-    """A writer's term. `end` is the end of its last committed entry; `over` is the error that ended the term, None
-    while it lasts."""
+    """A writer's term. `end` is the position after its last committed entry; `over` is the error that ended the term,
+    None while it lasts."""
 
     def __init__(self, log: Appender, producer_id: ProducerId, end: int, group_bytes_max: int) -> None:
         self.end = end
@@ -61,7 +61,7 @@ class Term:
         self._task: asyncio.Task[None] | None = None
 
     def submit(self, record: Record, deadline_s: float) -> asyncio.Future[int]:
-        """Takes an entry in; the future is its position. Raises `BufferFull`, or what the term has ended with."""
+        """Queues an entry; returns a future of its position. Raises `BufferFull`, or the error that ended the term."""
         if self.over is not None:
             raise self.over.with_traceback(None)
         entry = _PendingEntry(record, deadline_s, asyncio.get_running_loop().create_future())
@@ -76,14 +76,14 @@ class Term:
         return entry.done
 
     async def finish(self) -> None:
-        """Takes no more entries, and waits until all have their outcome; each has a deadline."""
+        """Takes no more entries, and waits until all have an outcome, at the latest at their deadlines."""
         # The first reason stays: a writer that was fenced before it was closed was fenced.
         self.over = self.over or ClientClosed("the writer is closed")
         if self._task is not None:
             await asyncio.wait([self._task])
 
     async def abort(self) -> None:
-        """Ends at once. What is under way is unknown; what waits was not appended."""
+        """Ends the term at once. Entries in flight have an unknown outcome; queued ones are not appended."""
         # What waits was never sent, so it is surely not in the log. What is under way is for `_append` to tell:
         # unknown.
         self._end(self.over or ClientClosed("the writer was started again; nothing was appended"))
@@ -101,7 +101,7 @@ class Term:
             self._task = None
 
     def _take(self) -> list[_PendingEntry]:
-        """Takes the next entries to be sent; none if none wait."""
+        """Removes and returns the entries for the next request; none if none are queued."""
         now_s = asyncio.get_running_loop().time()
         group: list[_PendingEntry] = []
         room = self._group_bytes_max
@@ -149,8 +149,8 @@ class Term:
                 entry.done.set_result(position)
 
     def _failed(self, group: list[_PendingEntry], error: TidelogError) -> None:
-        """Settles a group whose request failed. A definite error leaves the end where it was, and the numbers free for
-        the next entries."""
+        """Settles the entries of a failed request. After a definite error the term continues, with the same log end and
+        sequence numbers."""
         # Only another writer's claim, or a stray producer, moves the end: this writer has nothing under way but this.
         if isinstance(error, EndOffsetMoved):
             error = WriterFenced(f"another writer has claimed the log since: {error.message}")

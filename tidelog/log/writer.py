@@ -1,5 +1,5 @@
-"""The writer of a replicated log (Mesos: `Log::Writer`). It is the only one because each append names its predecessor,
-where Mesos had a promise of Paxos: decision 0018."""
+"""Writer of a replicated log (Mesos: `Log::Writer`). It is exclusive because each append names the expected log end,
+where Mesos uses a Paxos promise (decision 0018)."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ BATCH_OVERHEAD_BYTES: Final = 64
 
 
 class Writer:
-    """The one writer of the log in a topic's partition, from `start` until another one starts.
+    """The exclusive writer of the log in a topic's partition, from `start` until another writer starts.
 
-    - `bootstrap_servers`: URLs or `host:port` of any brokers of the cluster, as a comma list or a list.
-    - `topic`, `partition`: the log. Meant for topics with `commit.protocol=paxos`, and right for any; nobody else may
-      write there, and `retention.ms` and `retention.bytes` must be -1.
-    - `name`: stands in the log where this writer begins, for people; at most 255 bytes.
-    - `timeout_ms` bounds each call as a whole, `request_timeout_ms` one try at one broker.
+    - `bootstrap_servers`: URLs or `host:port` of any brokers of the cluster, as a comma-separated string or a list.
+    - `topic`, `partition`: the partition that holds the log. Meant for topics with `commit.protocol=paxos`, but works
+      with any. No other program may write there, and `retention.ms` and `retention.bytes` must be -1.
+    - `name`: information about the writer, stored in its claim; at most 255 bytes.
+    - `timeout_ms` limits each call as a whole, `request_timeout_ms` one try at one broker.
 
-    Use it as an async context manager, or call `start` and `close`. For one event loop.
+    Use it as an async context manager, or call `start` and `close`. It belongs to one event loop.
     """
 
     @client_parameters(bootstrap="bootstrap_servers")
@@ -70,14 +70,14 @@ class Writer:
         self._term: Term | None = None
 
     async def start(self) -> int:
-        """Becomes the one writer; returns the ending: all that other writers ever get into the log is before it, and
-        committed. May be called again, after `WriterFenced` or an unknown outcome.
+        """Becomes the exclusive writer; returns the end of the log: everything that earlier writers got into it is
+        before that position, and committed. May be called again, after `WriterFenced` or an unknown outcome.
 
-        When this returns, every earlier writer has lost: what it has under way is in the log by now or never will be.
+        When it returns, every earlier writer is fenced: what it has in flight is in the log by now or never will be.
 
-        Raises `InvalidRequest` if brokers may delete entries of this topic by age or size; `UnknownTopic`,
-        `UnknownPartition`, `ConnectFailed`; `DeliveryExpired`: nobody was fenced; `DeliveryUnknown`: somebody may have
-        been, start again. (Mesos: `start`, "none" if the promise was not obtained.)
+        Raises `InvalidRequest` if the topic's retention may delete entries; `UnknownTopic`, `UnknownPartition`,
+        `ConnectFailed`; `DeliveryExpired` if no writer was fenced; `DeliveryUnknown` if one may have been: call `start`
+        again. (Mesos: `start`, which returns "none" if the promise was not obtained.)
         """
         async with self._starting:
             if self._term is not None:
@@ -108,20 +108,21 @@ class Writer:
 
     @property
     def ending(self) -> int:
-        """Returns the end of this writer's last entry, its claim to begin with; nothing lies behind it as long as it is
-        the writer. Raises `ClientClosed` before `start`."""
+        """Returns the position after this writer's last entry, or after its claim if there is none; it is the end of
+        the log as long as this is the writer. Raises `ClientClosed` before `start`."""
         return self._current().end
 
     async def append(self, data: bytes) -> int:
-        """Appends an entry directly behind the one before it; returns its position when it is committed.
+        """Appends an entry directly after the one before it; returns its position when it is committed.
 
-        Many tasks may append at once: their entries share requests, in the order of the calls. The entry of a call that
-        was cancelled may be in the log, or get there.
+        Many tasks may append at once: their entries share requests, in the order of the calls. If a call is cancelled,
+        its entry may be in the log, or still get there.
 
-        Raises `WriterFenced`: another writer has started, this entry is not in the log, and this writer is done until
-        it starts again. `DeliveryUnknown`: it could not be found out whether it is in the log; start again, then read.
-        `TooLarge`, `InvalidRequest`, `BufferFull`, `DeliveryExpired`: surely not in the log, and the writer goes on.
-        `ClientClosed`: not started, or an earlier outcome is unknown. (Mesos: `append`, "none" if the promise is lost.)
+        Raises `WriterFenced` if another writer has started: the entry is not in the log, and this writer can append no
+        more until it starts again. `DeliveryUnknown` if the outcome is unknown: start again, then read. `TooLarge`,
+        `InvalidRequest`, `BufferFull`, `DeliveryExpired`: the entry is not in the log, and the writer continues.
+        `ClientClosed`: not started, or an earlier outcome is unknown. (Mesos: `append`, which returns "none" if the
+        promise is lost.)
         """
         # A null value is what marks have.
         if not isinstance(data, bytes):
@@ -133,13 +134,13 @@ class Writer:
         return await term.submit(entry_record(self._wall_ms(), data), self._deadline_s())
 
     async def truncate(self, to: int) -> int:
-        """Deletes the entries before `to`, on all replicas; returns the position behind the truncation's mark.
+        """Deletes the entries before `to`, on all replicas; returns the position after the truncation marker.
 
-        The mark is appended first, as an entry is: so a writer that has lost deletes nothing. Positions stay as they
-        are. Typically `to` is the position of a snapshot. (Mesos: `truncate`.)
+        The marker is appended first, like an entry, so a fenced writer deletes nothing. Positions stay the same.
+        Typically `to` is the position of a snapshot. (Mesos: `truncate`.)
 
-        Raises `InvalidRequest` if `to` is behind the ending; else as `append`, before anything is deleted; or what the
-        last try to delete ended with: then it was agreed on, and may be repeated.
+        Raises `InvalidRequest` if `to` is beyond the end; the errors of `append`, with nothing deleted; or the last
+        error of the deletion, which is then agreed on and may be repeated.
         """
         deadline_s = self._deadline_s()
         if not 0 <= to <= self.ending:
@@ -151,7 +152,7 @@ class Writer:
         return mark + 1
 
     async def close(self) -> None:
-        """Waits for the entries on their way, and ends. Nobody is fenced by that. Idempotent."""
+        """Waits for the queued entries and closes the connections. It fences no writer. May be called again."""
         if self._term is not None:
             # Entries on their way have deadlines, so this ends.
             await self._term.finish()

@@ -1,5 +1,4 @@
-"""Lookup of log start offsets and high watermarks of the partitions that groups read, at whichever broker leads them.
-"""
+"""Lookup of log start offsets and high watermarks of the partitions that groups read, at whichever broker leads them."""
 
 from __future__ import annotations
 

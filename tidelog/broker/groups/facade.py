@@ -213,8 +213,7 @@ class Groups:
     # -- where --------------------------------------------------------------------------------------------------------
 
     def coordinator_node(self, group: str) -> int:
-        """Returns the node id of the group's coordinator, by this broker's metadata. Raises `CoordinatorNotAvailable`.
-        """
+        """Returns the node id of the group's coordinator, by this broker's metadata. Raises `CoordinatorNotAvailable`."""
         topic = self._host.image.topics.get(OFFSETS_TOPIC)
         if topic is None:
             raise CoordinatorNotAvailable(
@@ -285,8 +284,7 @@ def _target(topic: Topic, request: AnyGroupRequest) -> Target:
 
 
 def _of_nothing(request: AnyGroupRequest) -> GroupAnswer | TidelogError | None:
-    """Returns the answer to a request while `__consumer_offsets` does not exist; None if the request should create it.
-    """
+    """Returns the answer to a request while `__consumer_offsets` does not exist; None if the request should create it."""
     match request:
         case ListGroups():
             return GroupsListed(())

@@ -23,7 +23,7 @@ from tidelog.config.values import (
 
 
 class AccessSettings(Settings):
-    """Says who may call, what they may, and what is written down of it."""
+    """Settings of logins, ACLs, quotas and the audit log."""
 
     http_authentication: LoginMethods = setting(
         "http.authentication",
@@ -110,7 +110,7 @@ class AccessSettings(Settings):
 
     @property
     def jwt_keys_file(self) -> str:
-        """The file of `sasl.oauthbearer.jwks.endpoint.url`, which is set."""
+        """Path of the file in `sasl.oauthbearer.jwks.endpoint.url`, which must be set."""
         assert self.sasl_oauthbearer_jwks_endpoint_url is not None
         return keys_file(self.sasl_oauthbearer_jwks_endpoint_url)
 

@@ -1,4 +1,4 @@
-"""How a setting is declared: its dotted name, default, documentation and unit; its type and bounds are the field's."""
+"""Declaration of a setting: dotted name, default, documentation and unit. Type and bounds are those of the class field."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ DAY_MS = 24 * 60 * 60 * 1000
 
 
 def setting(name: str, default: object, doc: str, *, unit: str = "") -> Any:
-    """A field under its dotted `name`. A default of None means computed: `doc` says how."""
+    """Returns a field with the dotted `name`. A default of None is computed at run time, as `doc` describes."""
     return Field(default=default, alias=name, description=doc, json_schema_extra={"unit": unit})
 
 
 class Settings(BaseModel):
-    """A frozen set of settings, given by dotted name or by field name; any other name is an error."""
+    """An immutable set of settings, given by dotted name or field name. Any other name is an error."""
 
     model_config = ConfigDict(
         frozen=True,

@@ -1,4 +1,4 @@
-"""Settings of a broker's part in its cluster: voters, heartbeats and leases, the controller's work, moves."""
+"""Settings of a broker as a cluster member: voters, heartbeats and leases, controller, reassignments."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tidelog.config.values import (
 
 
 class ClusterSettings(Settings):
-    """Says how brokers agree, and when one counts as lost."""
+    """Settings of consensus, heartbeats, leases and failure detection."""
 
     broker_heartbeat_interval_ms: Milliseconds = setting(
         "broker.heartbeat.interval.ms",
@@ -172,12 +172,12 @@ class ClusterSettings(Settings):
 
     @property
     def lease_ms(self) -> int:
-        """For how long after an answered heartbeat this broker may serve as a leader."""
+        """Milliseconds after an answered heartbeat for which this broker may act as a leader."""
         return min(self.broker_lease_ms, self.broker_session_timeout_ms)
 
     @property
     def heartbeat_ms(self) -> int:
-        """How often it sends one: three in a lease, or more often."""
+        """Milliseconds between two heartbeats to the controller, at most a third of the lease."""
         return min(self.broker_heartbeat_interval_ms, max(self.lease_ms // 3, 1))
 
     @model_validator(mode="after")

@@ -1,4 +1,4 @@
-"""Settings of the secrets and certificates by which connections of all listeners are proved and encrypted."""
+"""Settings of the secrets and certificates that authenticate and encrypt connections."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tidelog.config.values import Boolean, ClientAuth, MappingRules, Path, Secur
 
 
 class EncryptionSettings(Settings):
-    """Says who may come in, and with what."""
+    """Settings of TLS and of the cluster secret."""
 
     cluster_secret_file: Path | None = setting(
         "cluster.secret.file",

@@ -12,7 +12,7 @@ from tidelog.model.cluster import CommitProtocol
 
 
 class GroupSettings(Settings):
-    """Says what the coordinators of groups do and take."""
+    """Settings and limits of group coordinators."""
 
     offsets_topic_num_partitions: Count = setting(
         "offsets.topic.num.partitions",

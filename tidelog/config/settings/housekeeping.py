@@ -1,4 +1,4 @@
-"""Settings of what a broker does by itself: retention, scrubbing, expiry of what is not used."""
+"""Settings of a broker's background work: retention, scrubbing, expiry of unused state."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tidelog.config.values import Bytes, Count, Milliseconds
 
 
 class HousekeepingSettings(Settings):
-    """Says when a broker tidies up."""
+    """Settings of retention, scrubbing and expiry."""
 
     log_retention_check_interval_ms: Milliseconds = setting(
         "log.retention.check.interval.ms", 300_000, "How often closed segments are looked through.", unit="ms"

@@ -8,7 +8,7 @@ from tidelog.model.levels import LEVEL_MAX, LEVEL_MIN, LevelRange
 
 
 class IdentitySettings(Settings):
-    """Says who a broker is, and where."""
+    """Settings of a broker's id, rack, data directory and addresses."""
 
     node_id: NodeNumber = setting("node.id", 1, "This broker's number, unique in its cluster.")
     log_dir: Path = setting(
@@ -83,10 +83,10 @@ class IdentitySettings(Settings):
 
     @property
     def levels(self) -> LevelRange:
-        """Returns the feature levels that this broker speaks."""
+        """Feature levels that this broker supports."""
         return LevelRange(LEVEL_MIN, self.feature_level_max)
 
     @property
     def named_voters(self) -> tuple[tuple[int, str, int], ...]:
-        """`cluster.voters` as node id, host and port."""
+        """Voters of `cluster.voters`, each as node id, host and port."""
         return tuple(split_voter(entry) for entry in self.cluster_voters)

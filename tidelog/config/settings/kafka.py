@@ -6,11 +6,11 @@ from tidelog.config.settings.base import MIB, Settings, setting
 from tidelog.config.values import Address, Bytes, Count, KafkaSecurity, Milliseconds, OptionalAddress, SaslMechanisms
 
 KAFKA_DEFAULT = "127.0.0.1:9092"
-"""The address of a broker that is started without any."""
+"""Address of the Kafka listener of a broker that is started without settings for it."""
 
 
 class KafkaSettings(Settings):
-    """Says where Kafka's clients connect, how they say who they are, and how much they may ask for."""
+    """Settings of the Kafka listener: address, login and limits."""
 
     kafka_listener: OptionalAddress | None = setting(
         "kafka.listener",

@@ -1,4 +1,4 @@
-"""Settings of new topics: they hold where whoever creates a topic says nothing."""
+"""Settings of new topics, for what the creator of a topic leaves out."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from tidelog.config.settings.base import Settings, setting
 from tidelog.config.values import Boolean, Count, Never
 
 REPLICATION_FACTOR_MAX = 3
-"""Bounds the number of replicas where `default.replication.factor` is not set: as many as there are brokers."""
+"""Maximum number of replicas of a new topic if `default.replication.factor` is not set; there are fewer if the cluster
+has fewer brokers."""
 
 
 class NewTopicSettings(Settings):
-    """Says how new topics are made."""
+    """Settings of new topics."""
 
     num_partitions: Count = setting("num.partitions", 1, "Partitions of a topic that is created without a number.")
     default_replication_factor: Count | None = setting(
@@ -43,5 +44,6 @@ class NewTopicSettings(Settings):
     )
 
     def replication_factor_for(self, brokers: int) -> int:
-        """Replicas of a topic created without a number, in a cluster of `brokers` brokers, fenced ones included."""
+        """Returns the replication factor of a topic created without one, in a cluster of `brokers` brokers, fenced ones
+        included."""
         return self.default_replication_factor or min(REPLICATION_FACTOR_MAX, brokers)

@@ -7,7 +7,7 @@ from tidelog.config.values import Bytes, Count, Milliseconds, ShownBytes
 
 
 class RequestSettings(Settings):
-    """Says how much clients may ask for at a time."""
+    """Settings that limit clients' requests."""
 
     request_timeout_ms_max: Milliseconds = setting(
         "request.timeout.ms.max",

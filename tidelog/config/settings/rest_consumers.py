@@ -1,4 +1,4 @@
-"""Settings of consumers over REST, which have no client of their own to keep their place."""
+"""Settings of REST consumers: consumers over HTTP whose state the broker keeps."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tidelog.config.values import Bytes, CommitSemantics, Count, Milliseconds
 
 
 class RestConsumerSettings(Settings):
-    """Says how long REST consumer instances live, and what they may take."""
+    """Settings of the lifetime and limits of REST consumer instances."""
 
     consumer_instance_timeout_ms: Milliseconds = setting(
         "consumer.instance.timeout.ms",

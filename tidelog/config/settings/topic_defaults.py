@@ -20,7 +20,7 @@ from tidelog.model.cluster import CommitProtocol
 
 
 class TopicDefaults(Settings):
-    """Says what holds for a topic that says nothing itself."""
+    """Default settings of all topics."""
 
     log_segment_bytes: SegmentBytes = setting(
         "log.segment.bytes",

@@ -1,5 +1,4 @@
-"""OffsetCommit: from members of classic and consumer groups, and from callers that are no members, such as admin tools.
-"""
+"""OffsetCommit: from members of classic and consumer groups, and from callers that are no members, such as admin tools."""
 
 from __future__ import annotations
 
