@@ -30,7 +30,8 @@ def topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicCon
 
 
 def refuse_compaction(overrides: Mapping[str, str]) -> None:
-    """Raises `InvalidRequest` for `cleanup.policy=compact` in a user's topic, since users' topics cannot be compacted."""
+    """Raises `InvalidRequest` for `cleanup.policy=compact` in a user's topic, since users' topics cannot be
+    compacted."""
     if overrides.get("cleanup.policy") == "compact":
         raise InvalidRequest(f"Bad topic setting: cleanup.policy = 'compact': {NO_COMPACTION}")
 

@@ -31,7 +31,8 @@ _PRINTABLE = re.compile(r"[!-~]{1,255}")
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Splits `host:port` or `[IPv6]:port` into host and port; port 0 lets the system choose one. Raises `ValueError`."""
+    """Splits `host:port` or `[IPv6]:port` into host and port; port 0 lets the system choose one. Raises
+    `ValueError`."""
     host, separator, port = address.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]

@@ -41,7 +41,8 @@ def rebalance(
     view: TopicsView,
     now: Now,
 ) -> Rebalance:
-    """Returns the next epoch of a group with these members. `targets` are the previous targets, for sticky assignors."""
+    """Returns the next epoch of a group with these members. `targets` are the previous targets, for sticky
+    assignors."""
     epoch = group.epoch + 1
     assignor = _elected(group, members)
     subscribed = resolved(members, view)

@@ -178,8 +178,8 @@ class OffsetRecord(GroupLogRecord, frozen=True, tag="place"):
 
     topic: str
     topic_id: str
-    """Id of the topic at the commit. A topic created anew under the name has another id, and so no committed offsets.
-    """
+    """Id of the topic at the commit. A topic created anew under the name has another id, and so no committed
+    offsets."""
     partition: int
     offset: int
     leader_epoch: int

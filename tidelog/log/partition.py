@@ -119,7 +119,8 @@ class LogPartition:
     # -- what a writer needs -----------------------------------------------------------------------------------------
 
     async def entry_bytes_max(self, deadline_s: float) -> int:
-        """Returns the topic's `max.message.bytes`. Raises `InvalidRequest` if the topic's retention may delete entries."""
+        """Returns the topic's `max.message.bytes`. Raises `InvalidRequest` if the topic's retention may delete
+        entries."""
 
         async def attempt(timeout_s: float) -> dict[str, str | None]:
             target = self._cluster_path(f"/topics/{quote(self._topic, safe='')}/configs")

@@ -1,4 +1,5 @@
-"""Lookup of log start offsets and high watermarks of the partitions that groups read, at whichever broker leads them."""
+"""Lookup of log start offsets and high watermarks of the partitions that groups read, at whichever broker leads
+them."""
 
 from __future__ import annotations
 

@@ -257,7 +257,8 @@ class Classics:
         return answer
 
     def _refused(self, decide: Callable[[int], Turn], wait: int) -> _Answered | None:
-        """Decides a join or sync and applies the decision. Returns the error if the request is refused, otherwise None."""
+        """Decides a join or sync and applies the decision. Returns the error if the request is refused, otherwise
+        None."""
         try:
             turn = decide(wait)
         except TidelogError as error:

@@ -83,8 +83,8 @@ class CoordinatorContext:
 
 
 _Outcome: TypeAlias = tuple[GroupAnswer | TidelogError, OutgoingBatch | None, OutgoingBatch | None]
-"""The answer of a request, the batch with its own records, and another batch that must be committed before the answer.
-"""
+"""The answer of a request, the batch with its own records, and another batch that must be committed before the
+answer."""
 
 
 class CoordinatorState:

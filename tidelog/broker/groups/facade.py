@@ -68,9 +68,9 @@ logger = structlog.get_logger("tidelog.groups")
 
 
 class Groups:
-    """The consumer groups of the cluster, as any broker answers for them. `on_metadata_applied` must be called whenever
-    the metadata or the partitions that the broker leads have changed, before tasks that wait for the change are woken.
-    """
+    """The consumer groups of the cluster, as any broker answers for them. `on_metadata_applied` must be called
+    whenever the metadata or the partitions that the broker leads have changed, before tasks that wait for the change
+    are woken."""
 
     def __init__(
         self,
@@ -213,7 +213,8 @@ class Groups:
     # -- where --------------------------------------------------------------------------------------------------------
 
     def coordinator_node(self, group: str) -> int:
-        """Returns the node id of the group's coordinator, by this broker's metadata. Raises `CoordinatorNotAvailable`."""
+        """Returns the node id of the group's coordinator, by this broker's metadata. Raises
+        `CoordinatorNotAvailable`."""
         topic = self._host.image.topics.get(OFFSETS_TOPIC)
         if topic is None:
             raise CoordinatorNotAvailable(
@@ -284,7 +285,8 @@ def _target(topic: Topic, request: AnyGroupRequest) -> Target:
 
 
 def _of_nothing(request: AnyGroupRequest) -> GroupAnswer | TidelogError | None:
-    """Returns the answer to a request while `__consumer_offsets` does not exist; None if the request should create it."""
+    """Returns the answer to a request while `__consumer_offsets` does not exist; None if the request should create
+    it."""
     match request:
         case ListGroups():
             return GroupsListed(())

@@ -16,8 +16,8 @@ from tidelog.groups.records import GroupLogRecord, OffsetKey, encode
 from tidelog.model.errors import Overloaded, TidelogError, TooLarge
 
 GATHERED_BYTES_MAX: Final = 256 << 10
-"""Maximum bytes of a batch with more than one decision, so that neither writing nor loading it blocks the event loop.
-"""
+"""Maximum bytes of a batch with more than one decision, so that neither writing nor loading it blocks the event
+loop."""
 WAITING_BYTES_MAX: Final = 32 << 20
 """Maximum bytes of all batches not committed yet. A single decision is always taken if it is the only one."""
 RECORD_OVERHEAD_BYTES: Final = 32

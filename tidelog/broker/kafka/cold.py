@@ -52,7 +52,7 @@ NUMBERS: Final[Mapping[str, Callable[[Reader], Any]]] = MappingProxyType(
 
 
 class Field(NamedTuple):
-    """One field of a kio message class, with its type and encoding."""
+    """A field of a kio message class, with its type and encoding."""
 
     name: str
     kind: str

@@ -225,7 +225,8 @@ class Connection:
         steps: Steps[Answer | None],
         go_on: Callable[[Steps[Answer | None]], Awaitable[tuple[Answer, bool]]],
     ) -> None:
-        """Runs the first slice of a request. If the request is not finished by it, a task awaits `go_on` for the rest."""
+        """Runs the first slice of a request. If the request is not finished by it, a task awaits `go_on` for the
+        rest."""
         try:
             next(steps)
         except StopIteration as end:
@@ -239,7 +240,8 @@ class Connection:
         return self._means.pacing.charge(slot.call, self._identity.caller, size)
 
     def _spawn(self, slot: Slot, work: Callable[[], Awaitable[tuple[Answer | None, bool]]]) -> None:
-        """Starts a task that awaits `work()` and sends its answer. No other request of the connection runs meanwhile."""
+        """Starts a task that awaits `work()` and sends its answer. No other request of the connection runs
+        meanwhile."""
         self._pipeline.begin(slot, is_alone=True)
         self._task = asyncio.get_running_loop().create_task(self._run(slot, work))
 

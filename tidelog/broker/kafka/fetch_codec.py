@@ -28,7 +28,7 @@ _CURRENT_LEADER: Final = 1
 
 
 class FetchEntry(Struct):
-    """One partition of a Fetch request, and its part of the answer."""
+    """A partition of a Fetch request, and its part of the answer."""
 
     topic: str
     """Name of the topic; empty if no topic has the requested id."""

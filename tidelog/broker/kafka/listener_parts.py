@@ -22,7 +22,8 @@ from tidelog.model.errors import NotAuthorized
 
 @dataclass(slots=True)
 class Parts:
-    """The objects that the handlers and connections of one listener share: the broker, its limits, metrics and caches."""
+    """The objects that the handlers and connections of one listener share: the broker, its limits, metrics and
+    caches."""
 
     face: BrokerFace
     admission: Admission

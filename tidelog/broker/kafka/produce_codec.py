@@ -28,7 +28,7 @@ _PARTITION: Final = struct.Struct(">ihq")
 
 
 class ProduceEntry(Struct):
-    """One partition of a Produce request, and its part of the answer."""
+    """A partition of a Produce request, and its part of the answer."""
 
     topic: str
     partition: int

@@ -1,4 +1,5 @@
-"""Declaration of a setting: dotted name, default, documentation and unit. Type and bounds are those of the class field."""
+"""Declaration of a setting: dotted name, default, documentation and unit. Type and bounds are those of the class
+field."""
 
 from __future__ import annotations
 

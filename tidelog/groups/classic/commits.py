@@ -1,4 +1,4 @@
-"""Which callers may commit offsets in a classic group.
+"""The rule that decides which callers may commit offsets in a classic group.
 
 A member of the current generation may, until it has joined the next one: while the others join it finishes its work. It
 may not while the leader assigns, since then no member has partitions. A caller that is no member may commit only while

@@ -21,8 +21,8 @@ PROTOCOLS_MAX: Final = 16
 METADATA_BYTES_MAX: Final = 256 << 10
 """Maximum metadata bytes of one member, for all its protocols."""
 GROUP_BYTES_MAX: Final = 768 << 10
-"""Maximum bytes of all members in the group's record, without assignments; with them it must still fit into one record.
-"""
+"""Maximum bytes of all members in the group's record, without assignments; with them it must still fit into one
+record."""
 REBALANCE_TIMEOUT_MS_MAX: Final = 86_400_000
 """Maximum rebalance timeout; longer ones (some clients send 2^31 - 1 ms) are reduced to it."""
 

@@ -82,8 +82,8 @@ class Joining:
 
     until_s: float
     longest_s: float | None = None
-    """Latest end of the wait of a group that was empty, which is extended as new members come; None for other groups.
-    """
+    """Latest end of the wait of a group that was empty, which is extended as new members come; None for other
+    groups."""
     has_grown: bool = False
     """True if a member has joined since the wait began or was last extended."""
 

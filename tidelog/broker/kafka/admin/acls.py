@@ -176,7 +176,8 @@ def _too_many(items: Sequence[Any]) -> Outcome:
 
 
 async def _changed(desk: Desk, command: AddAcls | RemoveAcls, acls: Sequence[Acl]) -> Outcome:
-    """Sends a change of ACLs to the controller, if there are any; checks the client's right to alter ACLs in any case."""
+    """Sends a change of ACLs to the controller, if there are any; checks the client's right to alter ACLs in any
+    case."""
     try:
         desk.require(Operation.ALTER, CLUSTER)
         if not acls:

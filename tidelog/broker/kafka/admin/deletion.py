@@ -1,4 +1,5 @@
-"""DeleteRecords: deletes committed records before an offset. Any broker takes the request and passes it to the leaders."""
+"""DeleteRecords: deletes committed records before an offset. Any broker takes the request and passes it to the
+leaders."""
 
 from __future__ import annotations
 

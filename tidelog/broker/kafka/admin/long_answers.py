@@ -38,7 +38,8 @@ LAST_FIELDS: Final[Mapping[Key, str]] = MappingProxyType(
 
 
 async def written(cold: ColdCodecs, call: Call, tree: Tree) -> Answer:
-    """Returns the encoded answer to a call, as `ColdCodecs.write` does, but yields to the event loop during a long one."""
+    """Returns the encoded answer to a call, as `ColdCodecs.write` does, but yields to the event loop during a long
+    one."""
     field = LAST_FIELDS.get(call.api.key)
     if field is None or len(tree[field]) <= SLICE:
         return cold.write(call, tree)

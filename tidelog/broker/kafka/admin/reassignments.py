@@ -83,7 +83,8 @@ def _answer(move: _Asked, outcome: Outcome) -> Tree:
 
 
 async def list_partition_reassignments(desk: Desk, request: Any) -> Tree:
-    """Lists the reassignments in progress, of the named partitions or of all, in topics that the client may describe."""
+    """Lists the reassignments in progress, of the named partitions or of all, in topics that the client may
+    describe."""
     bound(*(1 + len(topic.partition_indexes) for topic in request.topics or ()))
     topics = desk.image.topics
     numbers_of: dict[str, Collection[int] | None] = dict.fromkeys(topics)

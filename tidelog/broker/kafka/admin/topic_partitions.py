@@ -61,7 +61,8 @@ def _names(desk: Desk, request: Any) -> list[str]:
 
 
 def _shown(desk: Desk, name: str, begin: int, most: int) -> tuple[Tree, int]:
-    """Returns the description of a topic with at most `most` partitions from `begin` on, and its number of partitions."""
+    """Returns the description of a topic with at most `most` partitions from `begin` on, and its number of
+    partitions."""
     try:
         desk.require(Operation.DESCRIBE, topic_resource(name))
     except Refused as error:

@@ -74,7 +74,8 @@ def _new_topic(creation: Any) -> NewTopic:
 
 
 def _check(new_topic: NewTopic, config: BrokerConfig, brokers: int) -> None:
-    """Raises `Refused` with INVALID_CONFIG, INVALID_PARTITIONS or INVALID_REPLICATION_FACTOR for an invalid new topic."""
+    """Raises `Refused` with INVALID_CONFIG, INVALID_PARTITIONS or INVALID_REPLICATION_FACTOR for an invalid new
+    topic."""
     with told_as(KafkaCode.INVALID_CONFIG):
         new_topic_overrides(config, new_topic.configs)
     most, replicas = min(config.topic_partitions_max, config.request_partitions_max), new_topic.replication_factor

@@ -37,8 +37,8 @@ MAY_SKIP_SINCE: Final = 9
 MARGIN_S: Final = 5.0
 """Seconds beyond the member's rebalance timeout after which a JoinGroup fails."""
 SYNC_S_MAX: Final = 300.0
-"""Seconds that a SyncGroup may wait. A silent leader is noticed long before, by its session or the rebalance timeout.
-"""
+"""Seconds that a SyncGroup may wait. A silent leader is noticed long before, by its session or the rebalance
+timeout."""
 
 
 async def join_group(parts: Parts, call: Call, request: Any, caller: Caller) -> Tree:

@@ -62,7 +62,8 @@ async def list_groups(parts: Parts, call: Call, request: Any, caller: Caller) ->
 
 
 async def _description(parts: Parts, group: str, caller: Caller, kind: str) -> GroupDescription:
-    """Returns the description of a group of the type `kind`. Raises `UnknownGroup`, also for a group of the other type."""
+    """Returns the description of a group of the type `kind`. Raises `UnknownGroup`, also for a group of the other
+    type."""
     require(parts, caller, Operation.DESCRIBE, group)
     description = await parts.face.groups.describe(group, deadline_s())
     if kind_of(description) != kind:

@@ -1,4 +1,5 @@
-"""OffsetCommit: from members of classic and consumer groups, and from callers that are no members, such as admin tools."""
+"""OffsetCommit: from members of classic and consumer groups, and from callers that are no members, such as admin
+tools."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ NO_EPOCH: Final = -1
 
 
 class _Row:
-    """One partition of an OffsetCommit request, with its error code."""
+    """A partition of an OffsetCommit request, with its error code."""
 
     __slots__ = ("asked", "code", "topic")
 
