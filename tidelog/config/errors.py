@@ -24,9 +24,9 @@ class ConfigError(InvalidRequest):
 
 
 def problems(error: ValidationError, given: Mapping[str, object]) -> list[tuple[str, str]]:
-    """Returns each failed setting as `(name, its value as given and what is wrong with it)`.
+    """Returns each invalid setting as its name and a text with the given value and what is wrong with it.
 
-    The name is empty if each value is fine, and it is their combination that is not.
+    The name is empty if each value is valid by itself and their combination is not.
     """
     return [_problem(details, given) for details in error.errors(include_url=False)]
 

@@ -104,8 +104,8 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Given]:
 
 
 def _is_service_link(variable: str, value: str) -> bool:
-    """Returns True if Kubernetes set the variable. `TIDELOG_PORT` and the like count only if the value is a URL;
-    otherwise an operator set them, by mistake for a setting."""
+    """Returns True if Kubernetes set the variable. One like `TIDELOG_PORT` counts only if its value is a URL; otherwise
+    an operator set it and meant a setting."""
     link = _SERVICE_LINK.fullmatch(variable)
     return link is not None and (link["address"] is None or "://" in value)
 

@@ -191,8 +191,8 @@ class BrokerConfig(  # its fields are in the order of these, from the last one o
         return self.ssl_client_auth if self.http_ops_ssl_client_auth is None else self.http_ops_ssl_client_auth
 
     def peer_address(self, bound: tuple[str, int], *, http_host: str) -> tuple[str, int]:
-        """Returns the address that other brokers connect to. `bound` is that of the peer listener; `http_host` replaces
-        its host if it is a wildcard address."""
+        """Returns the address that other brokers connect to: this broker's entry in `cluster.voters`, if there is one,
+        otherwise `bound`, the address of the peer listener, with `http_host` instead of a wildcard host."""
         named = {node_id: (host, port) for node_id, host, port in self.named_voters}
         if self.node_id in named:
             return named[self.node_id]

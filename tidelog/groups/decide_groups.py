@@ -47,7 +47,7 @@ def describe(shard: Shard, request: DescribeGroup, view: TopicsView) -> Decision
 
 
 def list_groups(shard: Shard) -> Decision:
-    """Lists all groups of the shard, sorted by name."""
+    """Lists all groups of the shard (one partition of `__consumer_offsets`), sorted by name."""
     return Decision((), GroupsListed(tuple(_listed(group) for _, group in sorted(shard.groups.items()))))
 
 

@@ -69,7 +69,7 @@ def describe_instance(shard: Shard, request: DescribeInstance) -> Decision:
 
 
 def list_instances(shard: Shard) -> Decision:
-    """Lists all instances, sorted by group and name."""
+    """Lists all REST consumer instances of the shard, sorted by group and name."""
     return Decision((), InstancesListed(tuple(InstanceListed(*key) for key in sorted(shard.instances))))
 
 

@@ -75,7 +75,7 @@ class GroupLogRecord(msgspec.Struct, frozen=True, tag_field="kind", forbid_unkno
 
 
 class Gone(GroupLogRecord, frozen=True):
-    """A tombstone."""
+    """A tombstone, which deletes a key."""
 
     of: AnyKey
 

@@ -73,7 +73,7 @@ class Deadlines:
 
 
 class Sessions:
-    """Session and revocation deadlines of all members of a shard."""
+    """Session and revocation deadlines of all members of a shard (one partition of `__consumer_offsets`)."""
 
     def __init__(self) -> None:
         self._heard: Final = Deadlines()
@@ -136,7 +136,7 @@ class Sessions:
 
     @classmethod
     def of(cls, shard: Shard, settings: GroupSettings, now_s: float) -> Sessions:
-        """Returns the deadlines of a shard that was just loaded: a full session for each member."""
+        """Returns the deadlines for the groups of a shard that was just loaded: a full session for each member."""
         sessions = cls()
         for name in sorted(shard.groups):
             for member_id in sorted(shard.groups[name].members):

@@ -151,8 +151,8 @@ class Classics:
             raise refusal
 
     def heard_now(self, request: ClassicHeartbeat) -> bool:
-        """Extends a member's session without waiting, if the heartbeat can be answered at once and without an error.
-        Returns False, and has done nothing, if it cannot."""
+        """Extends a member's session at once, if its heartbeat needs no error and no wait. Returns False, without a
+        change, otherwise."""
         # With nothing on its way and the lease in force there is nothing to wait for, and most heartbeats come in such
         # a moment.
         if not self._state.is_true_now:

@@ -283,7 +283,7 @@ class CoordinatorState:
         return True
 
     def require_in_force(self) -> None:
-        """Raises `CoordinatorNotAvailable` if this state has ended."""
+        """Raises `CoordinatorNotAvailable` if this coordinator state has ended."""
         if self._over is not None:
             # One error object serves all callers: each raise would add to its traceback.
             raise self._over.with_traceback(None)

@@ -2,8 +2,8 @@
 Kafka's message definitions.
 
 The module of a message is imported at its first request, since importing all takes a tenth of a second. An answer is
-given as a tree of plain values under kio's field names, with the fields of all versions; the codec leaves out those
-that the requested version lacks, so that a handler is written once for all versions.
+given as nested dicts with the field names of the library kio, with the fields of all versions; the codec leaves out
+those that the requested version lacks, so that a handler is written once for all versions.
 
 kio encodes the answers but does not decode the requests: its native reader aborts the process on some damaged frames.
 Requests are decoded here, field by field by kio's definitions, and each length is checked against the remaining bytes.

@@ -14,7 +14,7 @@ BROKERS: Final = 1
 
 
 def describe_cluster(cluster: Cluster, request: Any) -> dict[str, Any]:
-    """Returns the answer to DescribeCluster, as a tree of plain values under kio's field names."""
+    """Returns the answer to DescribeCluster, as nested dicts with the field names of the library kio."""
     endpoints = getattr(request, "endpoint_type", BROKERS)
     brokers = [broker for broker in cluster.image.live_brokers if KAFKA in broker.listeners]
     return {

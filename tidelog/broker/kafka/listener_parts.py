@@ -71,5 +71,5 @@ class Parts:
 
     @property
     def partitions(self) -> Partitions:
-        """The partitions of the cluster."""
+        """The partitions of the cluster, as this broker can reach them."""
         return self.face.partitions

@@ -3,8 +3,8 @@ up, and quota.
 
 A request that lacks one of them waits, and its connection is not read meanwhile, because Kafka's protocol has no answer
 "try again later". While the event loop is late, the brake (overload protection shared with HTTP) holds up fetches and
-admin requests first, then produces. Group and metadata requests are never held up. A wait for memory or the event loop
-lasts `room_s_max` at most.
+admin requests first, then produces. Group and metadata requests are never held up. A wait for answer memory or for the
+event loop lasts `room_s_max` at most.
 """
 
 from __future__ import annotations

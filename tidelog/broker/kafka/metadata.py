@@ -34,7 +34,7 @@ KNOWN_MAX: Final = 20_000
 
 
 class Asked(NamedTuple):
-    """A topic that a Metadata request asks for, by its name or its id."""
+    """A topic named in a Metadata request, by name or id."""
 
     name: str | None
     topic_id: str = NO_ID
@@ -119,8 +119,8 @@ class MetadataCalls:
         return bodies
 
     def _brokers_of(self, image: ClusterImage, version: int) -> bytes:
-        """Returns the encoded brokers, cluster id and controller id. The controller id names this broker, since every
-        broker takes requests of administration."""
+        """Returns the encoded brokers, cluster id and controller id. This broker names itself as the controller, since
+        every broker takes admin requests."""
         cached = self._brokers.get(version)
         if cached is not None and cached[0] is image:
             return cached[1]

@@ -32,7 +32,7 @@ class OffsetCalls:
         self._parts = parts
 
     async def list_offsets(self, request: Any, caller: Caller) -> dict[str, Any]:
-        """Answers a ListOffsets request, as a tree of plain values under kio's field names."""
+        """Answers a ListOffsets request, as nested dicts with the field names of the library kio."""
         slices, topics = Slices(), []
         for topic in request.topics:
             partitions = []
@@ -61,7 +61,7 @@ class OffsetCalls:
         return tree
 
     async def epochs(self, request: Any, caller: Caller) -> dict[str, Any]:
-        """Answers an OffsetForLeaderEpoch request, as a tree of plain values under kio's field names."""
+        """Answers an OffsetForLeaderEpoch request, as nested dicts with the field names of the library kio."""
         slices, topics = Slices(), []
         for topic in request.topics:
             partitions = []

@@ -79,8 +79,8 @@ class Production:
         return led
 
     def wants_room(self, led: Led, call: Callable[[], None]) -> bool:
-        """Returns True if a partition among `led` has no room for its batch in its mailbox now. Then `call` is called
-        once that partition may have room."""
+        """Returns True if a partition among `led` has no room for its batch in its request queue now. Then `call` is
+        called once, when that partition may have room."""
         for entry, partition in led:
             if partition is None or entry.records is None:
                 continue
@@ -91,14 +91,14 @@ class Production:
         return False
 
     def begin(self, led: Led, caller: Caller) -> None:
-        """Hands all batches to their partitions."""
+        """Hands the batches of all entries to their partitions."""
         self._start_clock()
         self._hand_over(led, caller)
         self._wait_for_rest()
 
     async def begin_in_slices(self, caller: Caller) -> None:
         """Hands the batches of a long request to their partitions in slices, between which other connections are
-        served; waits for room in full mailboxes."""
+        served. Waits while a partition's request queue is full."""
         self._start_clock()
         room_until_s = asyncio.get_running_loop().time() + self._parts.limits.room_s_max
         for begin in range(0, len(self.request.entries), ENTRIES):
@@ -109,8 +109,8 @@ class Production:
         self._wait_for_rest()
 
     async def _wait_for_room(self, led: Led, until_s: float) -> None:
-        """Waits until all partitions have room for their batches. Returns at `until_s` (loop time) in any case: a
-        partition without room then refuses its batch."""
+        """Waits until all partitions have room for their batches, or until `until_s` (loop time). A partition that
+        still has none then refuses its batch."""
         is_time = asyncio.Event()
         with suppress(TimeoutError):
             async with asyncio.timeout_at(until_s):
@@ -215,7 +215,7 @@ class Production:
         self._end()
 
     def answer(self, throttle_ms: int) -> Steps[Answer]:
-        """Returns the encoded answer."""
+        """Returns the encoded answer, in slices."""
         return write_produced(self.call, self.request, throttle_ms)
 
 

@@ -14,8 +14,8 @@ from tidelog.model.kafka_codes import KafkaCode
 
 
 async def init_producer_id(parts: Parts, request: Any, caller: Caller) -> dict[str, Any]:
-    """Answers an InitProducerId with a new producer id and epoch 0, as a tree of plain values under kio's field
-    names."""
+    """Answers an InitProducerId with a new producer id and epoch 0, as nested dicts with the field names of the library
+    kio."""
     if request.transactional_id is not None:
         return _answer(KafkaCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     try:

@@ -42,7 +42,7 @@ class SaslLogin:
         self._scram: ScramExchange | None = None
 
     def handshake(self, request: Any) -> dict[str, Any]:
-        """Chooses a SASL mechanism. Returns the answer, as a tree of plain values under kio's field names."""
+        """Chooses a SASL mechanism. Returns the answer, as nested dicts with the field names of the library kio."""
         code = 0
         if self._mechanism:
             code, self.has_failed = KafkaCode.ILLEGAL_SASL_STATE, True
@@ -53,8 +53,8 @@ class SaslLogin:
         return {"error_code": code, "mechanisms": list(self._mechanisms)}
 
     async def authenticate(self, request: Any) -> dict[str, Any]:
-        """Handles the client's next SASL message. Returns the answer, as a tree of plain values under kio's field
-        names."""
+        """Handles the client's next SASL message. Returns the answer, as nested dicts with the field names of the
+        library kio."""
         if not self._mechanism or self.proof is not None:
             self.has_failed = True
             return _answer(KafkaCode.ILLEGAL_SASL_STATE, "SaslHandshake comes first, and each login once")

@@ -1,1 +1,1 @@
-"""The settings of a broker, a file for each of their subjects; `config/schema.py` puts them together."""
+"""Settings of a broker, one file per subject; `config/schema.py` combines them."""

@@ -1,4 +1,4 @@
-"""Settings of a broker as a cluster member: voters, heartbeats and leases, controller, reassignments."""
+"""Settings of a broker as a cluster member: heartbeats and leases, controller quorum, replication throttles, logs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tidelog.config.values import (
 
 
 class ClusterSettings(Settings):
-    """Settings of consensus, heartbeats, leases and failure detection."""
+    """Settings of heartbeats, leases, the controller quorum, replication throttles and a broker's logs."""
 
     broker_heartbeat_interval_ms: Milliseconds = setting(
         "broker.heartbeat.interval.ms",

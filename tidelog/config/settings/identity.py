@@ -1,4 +1,4 @@
-"""Settings of a broker's name, its directory, and the addresses that it listens on."""
+"""Settings of a broker's node id, directory, and listener addresses."""
 
 from __future__ import annotations
 

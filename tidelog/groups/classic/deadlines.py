@@ -17,7 +17,7 @@ ALL: Final = ""
 
 
 class ClassicDeadlines:
-    """Deadlines of all classic groups of a shard, in monotonic seconds."""
+    """Deadlines of all classic groups of a shard (one partition of `__consumer_offsets`), in monotonic seconds."""
 
     def __init__(self) -> None:
         self._deadlines = Deadlines()
@@ -51,7 +51,8 @@ class ClassicDeadlines:
 
     @classmethod
     def of(cls, shard: Shard, now_s: float) -> ClassicDeadlines:
-        """Returns the deadlines of a shard that was just loaded: full session timeouts, and the full time to sync."""
+        """Returns the deadlines for the groups of a shard that was just loaded: full session timeouts, and the full
+        time to sync."""
         deadlines = cls()
         for _, group in sorted(shard.groups.items()):
             classic = group.classic

@@ -2,7 +2,7 @@
 
 Preparing: old and new members join. It ends when all have joined, or after the longest rebalance timeout; members that
 have not joined by then are removed, except static ones, which may be restarting. The first generation of a group
-instead waits `group.initial.rebalance.delay.ms`, and again after each new member.
+instead waits for `group.initial.rebalance.delay.ms`, and again as long as more members have joined meanwhile.
 
 Completing: the previous leader stays if it has joined, otherwise the oldest member that has joined leads. The protocol
 is the one that all support and most prefer. It ends when the leader has synced. Members that have not synced within the

@@ -56,7 +56,7 @@ CALLS: Final[Mapping[Key, Callable[[Desk, Any], Awaitable[Tree]]]] = MappingProx
 
 
 async def administer(parts: Parts, call: Call, request: Any, caller: Caller) -> Tree:
-    """Returns the answer to an admin request, as a tree of plain values under kio's field names."""
+    """Returns the answer to an admin request, as nested dicts with the field names of the library kio."""
     desk = Desk(parts, call, caller)
     tree = await CALLS[call.api.key](desk, request)
     return {"throttle_time": desk.throttle_ms, **tree}
