@@ -343,7 +343,7 @@ class Classics:
         except TidelogError as error:
             logger.warning("a group is looked after a little later", group=name, error=error.message)
             # `pop` has forgotten the deadline. Without another one a dead member would hold up its group for ever.
-            self._deadlines.later(name, member_id, now.monotonic_s + AGAIN_S)
+            self._deadlines.set((name, member_id), now.monotonic_s + AGAIN_S)
 
     def end(self) -> None:
         """Fails all waiting requests with `NotCoordinator`."""

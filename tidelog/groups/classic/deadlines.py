@@ -9,45 +9,30 @@ from __future__ import annotations
 from typing import Final
 
 from tidelog.groups.classic.state import ClassicGroup, Phase
-from tidelog.groups.sessions import Deadlines, GroupMember
+from tidelog.groups.sessions import Deadlines
 from tidelog.groups.shard import Shard
 
 ALL: Final = ""
 """Stands, instead of a member id, for the group's wait for all members."""
 
 
-class ClassicDeadlines:
-    """Deadlines of all classic groups of a shard (one partition of `__consumer_offsets`), in monotonic seconds."""
-
-    def __init__(self) -> None:
-        self._deadlines = Deadlines()
+class ClassicDeadlines(Deadlines):
+    """Deadlines of all classic groups of a shard (one partition of `__consumer_offsets`), in monotonic seconds, by group
+    and member id (or `ALL`). Handle the one that `pop` returns before asking for the next, since it may extend others."""
 
     def heard(self, group: ClassicGroup, member_id: str, now_s: float) -> None:
         """Restarts the session of a member, or of a member id handed out for a later join. Ignores any other id."""
         member = group.members.get(member_id)
         timeout_ms = group.pending.get(member_id) if member is None else member.session_timeout_ms
         if timeout_ms is not None:
-            self._deadlines.set((group.name, member_id), now_s + timeout_ms / 1000)
+            self.set((group.name, member_id), now_s + timeout_ms / 1000)
 
     def follow(self, group: ClassicGroup) -> None:
         """Sets or removes the deadline of the group's wait for all members to join or sync."""
         if group.due_s is None:
-            self._deadlines.drop((group.name, ALL))
+            self.drop((group.name, ALL))
         else:
-            self._deadlines.set((group.name, ALL), group.due_s)
-
-    def later(self, group: str, member_id: str, due_s: float) -> None:
-        """Sets a new deadline for an expiry that could not be handled."""
-        self._deadlines.set((group, member_id), due_s)
-
-    def pop(self, now_s: float) -> GroupMember | None:
-        """Removes and returns the first deadline that has passed, as group and member id (or `ALL`); None if there is
-        none. Handle it before asking for the next, since it may extend other deadlines."""
-        return self._deadlines.pop(now_s)
-
-    def next_s(self) -> float | None:
-        """Returns the next deadline; None if there is none."""
-        return self._deadlines.next_s()
+            self.set((group.name, ALL), group.due_s)
 
     @classmethod
     def of(cls, shard: Shard, now_s: float) -> ClassicDeadlines:

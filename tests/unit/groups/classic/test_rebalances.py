@@ -268,5 +268,5 @@ def test_who_is_no_member_is_not_awaited(desk: ClassicDesk) -> None:
 
 def test_what_could_not_be_done_is_due_again_later() -> None:
     deadlines = ClassicDeadlines()
-    deadlines.later("g", "m1", 7.0)
+    deadlines.set(("g", "m1"), 7.0)
     assert (deadlines.pop(6.9), deadlines.pop(7.0), deadlines.next_s()) == (None, ("g", "m1"), None)
