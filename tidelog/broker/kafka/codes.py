@@ -47,3 +47,11 @@ def fetch_code_of(error: TidelogError) -> KafkaCode:
     after which all clients refresh their metadata and fetch again."""
     code = code_of(error)
     return KafkaCode.NOT_LEADER_OR_FOLLOWER if code in _PASSING else code
+
+
+def epoch_code(client_epoch: int, leader_epoch: int) -> int:
+    """Returns the error code for a client whose metadata have this leader epoch; 0 if it is the current one, or if the
+    client names none (-1)."""
+    if client_epoch < 0 or client_epoch == leader_epoch:
+        return 0
+    return KafkaCode.FENCED_LEADER_EPOCH if client_epoch < leader_epoch else KafkaCode.UNKNOWN_LEADER_EPOCH

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tidelog.broker.face.cluster import Cluster
+from tidelog.broker.kafka.call import Call
+from tidelog.broker.kafka.listener_parts import Parts
+from tidelog.model.access import Caller
 from tidelog.model.cluster import KAFKA
 from tidelog.model.kafka_codes import KafkaCode
 
@@ -13,12 +15,11 @@ BROKERS: Final = 1
 """The only supported endpoint type; the other one is controllers."""
 
 
-def describe_cluster(cluster: Cluster, request: Any) -> dict[str, Any]:
+async def describe_cluster(parts: Parts, _call: Call, request: Any, _caller: Caller) -> dict[str, Any]:
     """Returns the answer to DescribeCluster, as nested dicts with the field names of the library kio."""
-    endpoints = getattr(request, "endpoint_type", BROKERS)
+    cluster, endpoints = parts.cluster, getattr(request, "endpoint_type", BROKERS)
     brokers = [broker for broker in cluster.image.live_brokers if KAFKA in broker.listeners]
     return {
-        "throttle_time": 0,
         "error_code": 0 if endpoints == BROKERS else KafkaCode.INVALID_REQUEST,
         "error_message": None if endpoints == BROKERS else "controllers have no listener of their own: ask brokers",
         "endpoint_type": endpoints,

@@ -20,7 +20,7 @@ from typing import Final
 
 from tidelog.broker.face.partitions import FetchedBatches, LedPartition, LocalCopy
 from tidelog.broker.kafka.call import Answer, Call
-from tidelog.broker.kafka.codes import fetch_code_of
+from tidelog.broker.kafka.codes import epoch_code, fetch_code_of
 from tidelog.broker.kafka.endpoints import hint_of
 from tidelog.broker.kafka.fetch_codec import IDS_FROM, NO_SESSION, FetchEntry, FetchRequest, read_fetch, write_fetched
 from tidelog.broker.kafka.listener_parts import Parts
@@ -171,9 +171,9 @@ class Fetching:
             if copy is None:
                 entry.hint = hint_of(self._parts.cluster.image, self._info(entry))
                 raise
-            entry.error = _epoch_error(entry, copy.replica.leader_epoch)
+            entry.error = epoch_code(entry.leader_epoch, copy.replica.leader_epoch)
             return None if entry.error else copy
-        entry.error = _epoch_error(entry, led.leader_epoch)
+        entry.error = epoch_code(entry.leader_epoch, led.leader_epoch)
         if self._request.rack and not entry.error:
             entry.preferred = self._nearer(entry)
             entry.high_watermark, entry.log_start_offset = led.high_watermark, led.log_start_offset
@@ -245,12 +245,6 @@ class Fetching:
             entry.data = b""
             self._refuse(entry, error, fetch_code_of(error))
         return write_fetched(self._call, self._request, 0)
-
-
-def _epoch_error(entry: FetchEntry, leader_epoch: int) -> int:
-    if entry.leader_epoch in (-1, leader_epoch):
-        return 0
-    return KafkaCode.FENCED_LEADER_EPOCH if entry.leader_epoch < leader_epoch else KafkaCode.UNKNOWN_LEADER_EPOCH
 
 
 def _fetched_tag(error: TidelogError) -> FetchedTag:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 from tidelog.broker.kafka.admin.long_answers import written
 from tidelog.broker.kafka.admin.table import CALLS, administer
@@ -13,8 +13,9 @@ from tidelog.broker.kafka.apis import Key
 from tidelog.broker.kafka.call import Answer, Call
 from tidelog.broker.kafka.describe_cluster import describe_cluster
 from tidelog.broker.kafka.groups.table import GROUP_CALLS
+from tidelog.broker.kafka.groups.trees import GroupCall
 from tidelog.broker.kafka.listener_parts import Parts
-from tidelog.broker.kafka.offsets import OffsetCalls
+from tidelog.broker.kafka.offsets import epochs, list_offsets
 from tidelog.broker.kafka.producer_ids import init_producer_id
 from tidelog.broker.kafka.sasl import SaslLogin
 from tidelog.model.access import Caller
@@ -36,6 +37,15 @@ _NO_LOGIN: Final[Mapping[Key, Tree]] = MappingProxyType(
         },
     }
 )
+OTHER_CALLS: Final[Mapping[Key, GroupCall]] = MappingProxyType(
+    {
+        **GROUP_CALLS,
+        Key.LIST_OFFSETS: list_offsets,
+        Key.OFFSET_FOR_LEADER_EPOCH: epochs,
+        Key.INIT_PRODUCER_ID: init_producer_id,
+        Key.DESCRIBE_CLUSTER: describe_cluster,
+    }
+)
 
 
 def _away(call: Callable[[], T]) -> Steps[T]:
@@ -44,33 +54,16 @@ def _away(call: Callable[[], T]) -> Steps[T]:
     return result
 
 
-class Hosting(Protocol):
-    """The listener, as its connections need it."""
-
-    def refused(self, reason: str, remote: str, why: str) -> None:
-        """Counts and logs a connection that was refused or closed by the broker."""
-        ...
-
-    def lost(self, connection: Any) -> None:
-        """Removes a closed connection."""
-        ...
-
-
 class Handlers:
     """Handlers of the requests of one listener."""
 
-    def __init__(self, parts: Parts, host: Hosting) -> None:
+    def __init__(self, parts: Parts, refused: Callable[[str, str, str], None], lost: Callable[[Any], None]) -> None:
+        """`refused` counts a connection that was refused or closed, with reason, address and text; `lost` removes a
+        closed connection."""
         self._parts = parts
-        self._offsets = OffsetCalls(parts)
         self.rules = parse_rules(parts.cluster.config.ssl_principal_mapping_rules)
-        self.refused = host.refused
-        self.lost = host.lost
-        self._table: dict[Key, Callable[[Any, Caller], Awaitable[Tree]]] = {
-            Key.LIST_OFFSETS: self._offsets.list_offsets,
-            Key.OFFSET_FOR_LEADER_EPOCH: self._offsets.epochs,
-            Key.INIT_PRODUCER_ID: self._init_producer_id,
-            Key.DESCRIBE_CLUSTER: self._describe_cluster,
-        }
+        self.refused = refused
+        self.lost = lost
 
     async def answer(self, call: Call, caller: Caller, login: SaslLogin | None) -> tuple[Answer, bool]:
         """Returns the answer to a request, and whether it is an error. Raises `Malformed`; `Overloaded` if too many
@@ -91,14 +84,6 @@ class Handlers:
             return login.handshake(request)
         if key is Key.SASL_AUTHENTICATE and login is not None:
             return await login.authenticate(request)
-        if key in GROUP_CALLS:
-            return await GROUP_CALLS[key](self._parts, call, request, caller)
         if key in CALLS:
             return await administer(self._parts, call, request, caller)
-        return await self._table[key](request, caller)
-
-    async def _init_producer_id(self, request: Any, caller: Caller) -> Tree:
-        return await init_producer_id(self._parts, request, caller)
-
-    async def _describe_cluster(self, request: Any, caller: Caller) -> Tree:
-        return describe_cluster(self._parts.cluster, request)
+        return {"throttle_time": 0, **await OTHER_CALLS[key](self._parts, call, request, caller)}

@@ -6,15 +6,17 @@ Both are answered by the partition's leader only, on the event loop: a lookup by
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Final
 
 from tidelog.broker.face.partitions import LedPartition
-from tidelog.broker.kafka.codes import code_of
+from tidelog.broker.kafka.call import Call
+from tidelog.broker.kafka.codes import code_of, epoch_code
 from tidelog.broker.kafka.listener_parts import Parts
 from tidelog.broker.kafka.slices import Slices
 from tidelog.model.access import Caller, Operation, Resource
 from tidelog.model.errors import InvalidRequest, TidelogError
-from tidelog.model.kafka_codes import KafkaCode
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -25,72 +27,61 @@ LATEST_TIERED: Final = -5
 NOTHING: Final = -1
 
 
-class OffsetCalls:
-    """Handlers of ListOffsets and OffsetForLeaderEpoch."""
-
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-
-    async def list_offsets(self, request: Any, caller: Caller) -> dict[str, Any]:
-        """Answers a ListOffsets request, as nested dicts with the field names of the library kio."""
-        slices, topics = Slices(), []
-        for topic in request.topics:
-            partitions = []
-            for query in topic.partitions:
-                partitions.append(await self._listed(topic.name, query, caller))
-                await slices.served(1)
-            topics.append({"name": topic.name, "partitions": partitions})
-        return {"throttle_time": 0, "topics": topics}
-
-    async def _listed(self, topic: str, query: Any, caller: Caller) -> dict[str, Any]:
-        tree = {
-            "partition_index": query.partition_index,
-            "error_code": 0,
-            "timestamp": NOTHING,
-            "offset": NOTHING,
-            "leader_epoch": NOTHING,
-        }
-        try:
-            led = self._led(topic, query.partition_index, caller)
-            tree["error_code"] = _epoch_error(led, getattr(query, "current_leader_epoch", NOTHING))
-            if not tree["error_code"]:
-                tree["offset"], tree["timestamp"] = await _offset(led, query.timestamp)
-                tree["leader_epoch"] = led.leader_epoch
-        except TidelogError as error:
-            tree["error_code"] = code_of(error)
-        return tree
-
-    async def epochs(self, request: Any, caller: Caller) -> dict[str, Any]:
-        """Answers an OffsetForLeaderEpoch request, as nested dicts with the field names of the library kio."""
-        slices, topics = Slices(), []
-        for topic in request.topics:
-            partitions = []
-            for query in topic.partitions:
-                partitions.append(self._epoch(topic.topic, query, caller))
-                await slices.served(1)
-            topics.append({"topic": topic.topic, "partitions": partitions})
-        return {"throttle_time": 0, "topics": topics}
-
-    def _epoch(self, topic: str, query: Any, caller: Caller) -> dict[str, Any]:
-        tree = {"partition": query.partition, "error_code": 0, "leader_epoch": NOTHING, "end_offset": NOTHING}
-        try:
-            led = self._led(topic, query.partition, caller)
-            tree["error_code"] = _epoch_error(led, query.current_leader_epoch)
-            if not tree["error_code"]:
-                tree["leader_epoch"], tree["end_offset"] = led.end_of_epoch(query.leader_epoch)
-        except TidelogError as error:
-            tree["error_code"] = code_of(error)
-        return tree
-
-    def _led(self, topic: str, partition: int, caller: Caller) -> LedPartition:
-        self._parts.refuse_unauthorized(caller, Operation.DESCRIBE, Resource("Topic", topic))
-        return self._parts.partitions.led_here(topic, partition)
+async def list_offsets(parts: Parts, _call: Call, request: Any, caller: Caller) -> dict[str, Any]:
+    """Answers a ListOffsets request, as nested dicts with the field names of the library kio."""
+    return await _by_topic(request, "name", partial(_listed, parts, caller))
 
 
-def _epoch_error(led: LedPartition, client_epoch: int) -> int:
-    if client_epoch < 0 or client_epoch == led.leader_epoch:
-        return 0
-    return KafkaCode.FENCED_LEADER_EPOCH if client_epoch < led.leader_epoch else KafkaCode.UNKNOWN_LEADER_EPOCH
+async def epochs(parts: Parts, _call: Call, request: Any, caller: Caller) -> dict[str, Any]:
+    """Answers an OffsetForLeaderEpoch request, as nested dicts with the field names of the library kio."""
+    return await _by_topic(request, "topic", partial(_epoch, parts, caller))
+
+
+async def _by_topic(request: Any, name: str, answer: Callable[[str, Any], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
+    slices, topics = Slices(), []
+    for topic in request.topics:
+        partitions = []
+        for query in topic.partitions:
+            partitions.append(await answer(getattr(topic, name), query))
+            await slices.served(1)
+        topics.append({name: getattr(topic, name), "partitions": partitions})
+    return {"topics": topics}
+
+
+async def _listed(parts: Parts, caller: Caller, topic: str, query: Any) -> dict[str, Any]:
+    tree = {
+        "partition_index": query.partition_index,
+        "error_code": 0,
+        "timestamp": NOTHING,
+        "offset": NOTHING,
+        "leader_epoch": NOTHING,
+    }
+    try:
+        led = _led(parts, caller, topic, query.partition_index)
+        tree["error_code"] = epoch_code(getattr(query, "current_leader_epoch", NOTHING), led.leader_epoch)
+        if not tree["error_code"]:
+            tree["offset"], tree["timestamp"] = await _offset(led, query.timestamp)
+            tree["leader_epoch"] = led.leader_epoch
+    except TidelogError as error:
+        tree["error_code"] = code_of(error)
+    return tree
+
+
+async def _epoch(parts: Parts, caller: Caller, topic: str, query: Any) -> dict[str, Any]:
+    tree = {"partition": query.partition, "error_code": 0, "leader_epoch": NOTHING, "end_offset": NOTHING}
+    try:
+        led = _led(parts, caller, topic, query.partition)
+        tree["error_code"] = epoch_code(query.current_leader_epoch, led.leader_epoch)
+        if not tree["error_code"]:
+            tree["leader_epoch"], tree["end_offset"] = led.end_of_epoch(query.leader_epoch)
+    except TidelogError as error:
+        tree["error_code"] = code_of(error)
+    return tree
+
+
+def _led(parts: Parts, caller: Caller, topic: str, partition: int) -> LedPartition:
+    parts.refuse_unauthorized(caller, Operation.DESCRIBE, Resource("Topic", topic))
+    return parts.partitions.led_here(topic, partition)
 
 
 async def _offset(led: LedPartition, timestamp: int) -> tuple[int, int]:

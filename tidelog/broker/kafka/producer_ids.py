@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tidelog.broker.kafka.call import Call
 from tidelog.broker.kafka.codes import code_of
 from tidelog.broker.kafka.listener_parts import Parts
 from tidelog.model.access import CLUSTER, Caller, Operation
@@ -13,7 +14,7 @@ from tidelog.model.ids import NO_PRODUCER
 from tidelog.model.kafka_codes import KafkaCode
 
 
-async def init_producer_id(parts: Parts, request: Any, caller: Caller) -> dict[str, Any]:
+async def init_producer_id(parts: Parts, _call: Call, request: Any, caller: Caller) -> dict[str, Any]:
     """Answers an InitProducerId with a new producer id and epoch 0, as nested dicts with the field names of the library
     kio."""
     if request.transactional_id is not None:
@@ -26,4 +27,4 @@ async def init_producer_id(parts: Parts, request: Any, caller: Caller) -> dict[s
 
 
 def _answer(code: int, producer_id: int = NO_PRODUCER, epoch: int = -1) -> dict[str, Any]:
-    return {"throttle_time": 0, "error_code": code, "producer_id": producer_id, "producer_epoch": epoch}
+    return {"error_code": code, "producer_id": producer_id, "producer_epoch": epoch}

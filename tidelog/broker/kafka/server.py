@@ -88,7 +88,7 @@ class KafkaServer:
         self.address: tuple[str, int]
         self._listener = listener
         self._machine = machine
-        self._handlers = Handlers(self.parts, self)
+        self._handlers = Handlers(self.parts, self.refused, self.lost)
         self._connections: dict[Connection, None] = {}
         self._complaints: dict[str, float] = {}
         self._bound: Bound

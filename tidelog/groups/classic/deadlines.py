@@ -17,8 +17,10 @@ ALL: Final = ""
 
 
 class ClassicDeadlines(Deadlines):
-    """Deadlines of all classic groups of a shard (one partition of `__consumer_offsets`), in monotonic seconds, by group
-    and member id (or `ALL`). Handle the one that `pop` returns before asking for the next, since it may extend others."""
+    """Deadlines of all classic groups of a shard (one partition of `__consumer_offsets`), in monotonic seconds.
+
+    Handle the one that `pop` returns before asking for the next, since it may extend others.
+    """
 
     def heard(self, group: ClassicGroup, member_id: str, now_s: float) -> None:
         """Restarts the session of a member, or of a member id handed out for a later join. Ignores any other id."""

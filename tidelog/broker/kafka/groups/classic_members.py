@@ -83,7 +83,6 @@ async def _waited(parts: Parts, answer: Awaitable[T], until_s: float) -> T:
 
 def _joined(answer: JoinAnswer) -> Tree:
     return {
-        "throttle_time": 0,
         "error_code": 0,
         "generation_id": answer.generation,
         "protocol_type": answer.protocol_type,
@@ -99,16 +98,11 @@ def _joined(answer: JoinAnswer) -> Tree:
 
 
 def _not_joined(call: Call, request: Any, error: TidelogError) -> Tree:
-    return {
-        "throttle_time": 0,
+    member_id = error.member_id if isinstance(error, MemberIdRequired) else request.member_id
+    return _joined(JoinAnswer(member_id, NO_GENERATION, "", "", "")) | {
         "error_code": group_code(error),
-        "generation_id": NO_GENERATION,
         "protocol_type": None,
         "protocol_name": None if call.version >= NO_PROTOCOL_SINCE else "",
-        "leader": "",
-        "skip_assignment": False,
-        "member_id": error.member_id if isinstance(error, MemberIdRequired) else request.member_id,
-        "members": [],
     }
 
 
@@ -133,13 +127,7 @@ async def sync_group(parts: Parts, call: Call, request: Any, caller: Caller) -> 
 
 
 def _synced(code: int, protocol_type: str | None, protocol: str | None, assignment: bytes) -> Tree:
-    return {
-        "throttle_time": 0,
-        "error_code": code,
-        "protocol_type": protocol_type,
-        "protocol_name": protocol,
-        "assignment": assignment,
-    }
+    return {"error_code": code, "protocol_type": protocol_type, "protocol_name": protocol, "assignment": assignment}
 
 
 async def heartbeat(parts: Parts, call: Call, request: Any, caller: Caller) -> Tree:
@@ -154,8 +142,8 @@ async def heartbeat(parts: Parts, call: Call, request: Any, caller: Caller) -> T
         require(parts, caller, Operation.READ, request.group_id)
         await parts.face.groups.classic.heartbeat(beat, deadline_s())
     except TidelogError as error:
-        return {"throttle_time": 0, "error_code": group_code(error)}
-    return {"throttle_time": 0, "error_code": 0}
+        return {"error_code": group_code(error)}
+    return {"error_code": 0}
 
 
 async def leave_group(parts: Parts, call: Call, request: Any, caller: Caller) -> Tree:
@@ -167,10 +155,9 @@ async def leave_group(parts: Parts, call: Call, request: Any, caller: Caller) ->
         leave = LeaveGroup(group=request.group_id, members=tuple(named))
         verdicts = (await parts.face.groups.classic.leave(leave, deadline_s())).verdicts
     except TidelogError as error:
-        return {"throttle_time": 0, "error_code": group_code(error), "members": []}
+        return {"error_code": group_code(error), "members": []}
     codes = [0 if verdict.error is None else int(group_code(verdict.error)) for verdict in verdicts]
     return {
-        "throttle_time": 0,
         "error_code": codes[0] if is_one else 0,
         "members": [
             {"member_id": verdict.member.member_id, "group_instance_id": verdict.member.instance_id, "error_code": code}

@@ -41,7 +41,6 @@ async def consumer_group_heartbeat(parts: Parts, call: Call, request: Any, calle
         return _answered(parts, await _ask(parts, beat))
     except TidelogError as error:
         return {
-            "throttle_time": 0,
             "error_code": group_code(error),
             "error_message": error.message,
             "member_id": request.member_id or None,
@@ -100,7 +99,6 @@ async def _ask(parts: Parts, beat: Heartbeat) -> HeartbeatAnswer:
 def _answered(parts: Parts, answer: HeartbeatAnswer) -> Tree:
     assignment = None if answer.assignment is None else {"topic_partitions": _by_id(parts, answer.assignment)}
     return {
-        "throttle_time": 0,
         "error_code": 0,
         "error_message": None,
         "member_id": answer.member_id,

@@ -29,7 +29,7 @@ async def delete_groups(parts: Parts, call: Call, request: Any, caller: Caller) 
     """Deletes groups; the answer has an error code for each."""
     names = dict.fromkeys(request.groups_names)
     results = [{"group_id": name, "error_code": await _deleted(parts, call, name, caller)} for name in names]
-    return {"throttle_time": 0, "results": results}
+    return {"results": results}
 
 
 async def _deleted(parts: Parts, call: Call, name: str, caller: Caller) -> int:
@@ -54,10 +54,10 @@ async def offset_delete(parts: Parts, call: Call, request: Any, caller: Caller) 
         offsets = tuple(CommittedOffset(topic, number, NO_OFFSET) for topic, number in named)
         await parts.face.groups.ask(SetOffsets(group=request.group_id, offsets=offsets), deadline_s=deadline_s())
     except TidelogError as error:
-        return {"throttle_time": 0, "error_code": group_code(error), "topics": []}
+        return {"error_code": group_code(error), "topics": []}
     codes = {topic.name: 0 for topic in permitted}
     topics = [_answered(topic, codes.get(topic.name, KafkaCode.TOPIC_AUTHORIZATION_FAILED)) for topic in request.topics]
-    return {"throttle_time": 0, "error_code": 0, "topics": topics}
+    return {"error_code": 0, "topics": topics}
 
 
 def _answered(topic: Any, code: int) -> Tree:

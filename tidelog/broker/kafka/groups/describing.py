@@ -16,7 +16,6 @@ from tidelog.broker.kafka.listener_parts import Parts
 from tidelog.model.access import Caller, Operation, Resource
 from tidelog.model.errors import TidelogError, UnknownGroup
 from tidelog.model.groups import GroupDescription, GroupListed, MemberDescription, TopicPartitions
-from tidelog.model.kafka_codes import KafkaCode
 
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
@@ -45,7 +44,7 @@ async def list_groups(parts: Parts, call: Call, request: Any, caller: Caller) ->
     try:
         listed = await parts.face.groups.list_here(deadline_s=deadline_s())
     except TidelogError as error:
-        return {"throttle_time": 0, "error_code": group_code(error), "groups": []}
+        return {"error_code": group_code(error), "groups": []}
     groups = [
         {
             "group_id": group.group,
@@ -58,7 +57,7 @@ async def list_groups(parts: Parts, call: Call, request: Any, caller: Caller) ->
         and (not kinds or kind_of(group) in kinds)
         and parts.admission.may(caller, Operation.DESCRIBE, Resource("Group", group.group))
     ]
-    return {"throttle_time": 0, "error_code": 0, "groups": groups}
+    return {"error_code": 0, "groups": groups}
 
 
 async def _description(parts: Parts, group: str, caller: Caller, kind: str) -> GroupDescription:
@@ -71,83 +70,46 @@ async def _description(parts: Parts, group: str, caller: Caller, kind: str) -> G
     return description
 
 
-# -- classic groups ---------------------------------------------------------------------------------------------------
-
-
 async def describe_groups(parts: Parts, call: Call, request: Any, caller: Caller) -> Tree:
-    """Describes classic groups."""
-    names = dict.fromkeys(request.groups)
-    return {"throttle_time": 0, "groups": [await _classic(parts, call, name, caller) for name in names]}
-
-
-async def _classic(parts: Parts, call: Call, name: str, caller: Caller) -> Tree:
-    try:
-        description = await _description(parts, name, caller, CLASSIC)
-    except UnknownGroup as error:
-        is_said = call.version >= UNKNOWN_SAID_SINCE
-        return _classic_tree(name, KafkaCode.GROUP_ID_NOT_FOUND if is_said else 0, error.message, DEAD)
-    except TidelogError as error:
-        return _classic_tree(name, group_code(error), error.message, "")
-    tree = _classic_tree(name, 0, None, description.state)
-    return tree | {
-        "protocol_type": description.protocol_type,
-        "protocol_data": description.assignor,
-        "members": [
-            {
-                "member_id": member.member_id,
-                "group_instance_id": member.instance_id,
-                "client_id": member.client_id,
-                "client_host": f"/{member.client_host}",  # as Java shows an address, and tools take it apart
-                "member_metadata": member.metadata,
-                "member_assignment": member.assignment,
-            }
-            for member in description.members
-        ],
-    }
-
-
-def _classic_tree(name: str, code: int, message: str | None, state: str) -> Tree:
-    return {
-        "error_code": code,
-        "error_message": message,
-        "group_id": name,
-        "group_state": state,
-        "protocol_type": "",
-        "protocol_data": "",
-        "members": [],
-        "authorized_operations": NOT_ASKED,
-    }
-
-
-# -- groups whose coordinator assigns ---------------------------------------------------------------------------------
+    """Describes classic groups (DescribeGroups)."""
+    return {"groups": [await _described(parts, call, name, caller, CLASSIC) for name in dict.fromkeys(request.groups)]}
 
 
 async def consumer_group_describe(parts: Parts, call: Call, request: Any, caller: Caller) -> Tree:
-    """Describes groups with server-side assignment (KIP-848)."""
+    """Describes groups with server-side assignment (ConsumerGroupDescribe, KIP-848)."""
     names = dict.fromkeys(request.group_ids)
-    return {"throttle_time": 0, "groups": [await _consumer(parts, name, caller) for name in names]}
+    return {"groups": [await _described(parts, call, name, caller, CONSUMER) for name in names]}
 
 
-async def _consumer(parts: Parts, name: str, caller: Caller) -> Tree:
+async def _described(parts: Parts, call: Call, name: str, caller: Caller, kind: str) -> Tree:
     try:
-        description = await _description(parts, name, caller, CONSUMER)
+        group = await _description(parts, name, caller, kind)
+    except UnknownGroup as error:
+        is_said = kind == CONSUMER or call.version >= UNKNOWN_SAID_SINCE
+        code, state = group_code(error) if is_said else 0, DEAD if kind == CLASSIC else ""
+        return _tree(name, code, error.message) | {"group_state": state}
     except TidelogError as error:
-        return _consumer_tree(name, group_code(error), error.message)
-    return _consumer_tree(name, 0, None) | {
-        "group_state": description.state,
-        "group_epoch": description.group_epoch,
-        "assignment_epoch": description.group_epoch,
-        "assignor_name": description.assignor,
-        "members": [_member(parts, member) for member in description.members],
+        return _tree(name, group_code(error), error.message)
+    return _tree(name) | {
+        "group_state": group.state,
+        "protocol_type": group.protocol_type,
+        "protocol_data": group.assignor,
+        "group_epoch": group.group_epoch,
+        "assignment_epoch": group.group_epoch,
+        "assignor_name": group.assignor,
+        "members": [_member(parts, member) for member in group.members],
     }
 
 
-def _consumer_tree(name: str, code: int, message: str | None) -> Tree:
+def _tree(name: str, code: int = 0, message: str | None = None) -> Tree:
+    """Returns a group without members, with the fields of both answers; each message takes its own."""
     return {
         "error_code": code,
         "error_message": message,
         "group_id": name,
         "group_state": "",
+        "protocol_type": "",
+        "protocol_data": "",
         "group_epoch": 0,
         "assignment_epoch": 0,
         "assignor_name": "",
@@ -159,11 +121,14 @@ def _consumer_tree(name: str, code: int, message: str | None) -> Tree:
 def _member(parts: Parts, member: MemberDescription) -> Tree:
     return {
         "member_id": member.member_id,
+        "group_instance_id": member.instance_id,
         "instance_id": member.instance_id,
         "rack_id": member.rack,
         "member_epoch": member.member_epoch,
         "client_id": member.client_id,
-        "client_host": f"/{member.client_host}",
+        "client_host": f"/{member.client_host}",  # as Java shows an address, and tools take it apart
+        "member_metadata": member.metadata,
+        "member_assignment": member.assignment,
         "subscribed_topic_names": list(member.topics),
         "subscribed_topic_regex": member.pattern or None,
         "assignment": {"topic_partitions": _partitions(parts, member.owned)},

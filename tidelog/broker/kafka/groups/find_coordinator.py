@@ -27,10 +27,10 @@ async def find_coordinator(parts: Parts, call: Call, request: Any, caller: Calle
     """Answers a FindCoordinator. Versions before 4 ask for one group."""
     kind = getattr(request, "key_type", GROUP)
     if hasattr(request, "key"):
-        return {"throttle_time": 0, **await _found(parts, kind, request.key, caller)}
+        return await _found(parts, kind, request.key, caller)
     keys = dict.fromkeys(request.coordinator_keys)
     coordinators = [{"key": key, **await _found(parts, kind, key, caller)} for key in keys]
-    return {"throttle_time": 0, "coordinators": coordinators}
+    return {"coordinators": coordinators}
 
 
 async def _found(parts: Parts, kind: int, key: str, caller: Caller) -> Tree:

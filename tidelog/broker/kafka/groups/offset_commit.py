@@ -56,7 +56,6 @@ async def offset_commit(parts: Parts, call: Call, request: Any, caller: Caller) 
         for row in sound:
             row.code = offsets_code(error)
     return {
-        "throttle_time": 0,
         "topics": [
             {
                 **as_named(topic),

@@ -33,12 +33,12 @@ async def offset_fetch(parts: Parts, call: Call, request: Any, caller: Caller) -
         tree = await _of_group(parts, request, caller)
         if tree["error_code"] and call.version < ERROR_OF_GROUP_SINCE:
             tree["topics"] = [_refused(topic, tree["error_code"]) for topic in request.topics]
-        return {"throttle_time": 0, **tree}
+        return tree
     groups = [
         {"group_id": group_request.group_id, **await _of_group(parts, group_request, caller)}
         for group_request in request.groups
     ]
-    return {"throttle_time": 0, "groups": groups}
+    return {"groups": groups}
 
 
 async def _of_group(parts: Parts, request: Any, caller: Caller) -> Tree:
