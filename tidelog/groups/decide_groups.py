@@ -38,12 +38,7 @@ def describe(shard: Shard, request: DescribeGroup, view: TopicsView) -> Decision
     if group.classic is not None:
         return Decision((), describe_classic(group.classic, view))
     members = tuple(_described(group, member_id) for member_id in sorted(group.members))
-    return Decision(
-        (),
-        GroupDescription(
-            group.name, group.state.value, group.epoch, _assignor(group), NO_NODE, members, is_simple=group.is_simple
-        ),
-    )
+    return Decision((), GroupDescription(*_summary(group), members, is_simple=group.is_simple))
 
 
 def list_groups(shard: Shard) -> Decision:
@@ -54,19 +49,12 @@ def list_groups(shard: Shard) -> Decision:
 def _listed(group: Group) -> GroupListed:
     if group.classic is not None:
         return list_classic(group.classic)
-    return GroupListed(
-        group.name,
-        group.state.value,
-        group.epoch,
-        _assignor(group),
-        NO_NODE,
-        len(group.members),
-        is_simple=group.is_simple,
-    )
+    return GroupListed(*_summary(group), len(group.members), is_simple=group.is_simple)
 
 
-def _assignor(group: Group) -> str:
-    return "" if group.record is None else group.record.assignor
+def _summary(group: Group) -> tuple[str, str, int, str, int]:
+    assignor = "" if group.record is None else group.record.assignor
+    return group.name, group.state.value, group.epoch, assignor, NO_NODE
 
 
 def _group_named(shard: Shard, name: str) -> Group:

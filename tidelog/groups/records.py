@@ -10,7 +10,7 @@ state than the one before it.
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 import msgspec
 
@@ -66,12 +66,14 @@ CLASSIC_LEVEL: Final = 3
 class GroupLogRecord(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True, omit_defaults=True):
     """Base class of all records, tombstones included."""
 
+    key_type: ClassVar[type[AnyKey]]
+
     group: str
 
     @property
     def key(self) -> AnyKey:
-        """Returns the key of the record."""
-        raise NotImplementedError  # each kind has its own; a msgspec.Struct cannot be an abstract class
+        """The key of the record: its fields are fields of the record, too."""
+        return self.key_type(*(getattr(self, name) for name in self.key_type.__struct_fields__))
 
 
 class Gone(GroupLogRecord, frozen=True):
@@ -92,6 +94,8 @@ def gone(key: AnyKey) -> Gone:
 class GroupRecord(GroupLogRecord, frozen=True, tag="group"):
     """A group that has or had members. One that only has committed offsets has no such record."""
 
+    key_type = GroupKey
+
     epoch: int
     """Group epoch. It rises when members join, leave or change their subscriptions, and when subscribed topics change.
     All targets belong to it."""
@@ -102,13 +106,11 @@ class GroupRecord(GroupLogRecord, frozen=True, tag="group"):
     empty_since_ms: int | None = None
     """Wall-clock time (ms) since when there are no members; None if there are some."""
 
-    @property
-    def key(self) -> GroupKey:
-        return GroupKey(self.group)
-
 
 class MemberRecord(GroupLogRecord, frozen=True, tag="member"):
     """A member and its subscription."""
+
+    key_type = MemberKey
 
     member_id: str
     instance_id: str | None
@@ -121,10 +123,6 @@ class MemberRecord(GroupLogRecord, frozen=True, tag="member"):
     session_timeout_ms: int | None
     rebalance_timeout_ms: int | None
 
-    @property
-    def key(self) -> MemberKey:
-        return MemberKey(self.group, self.member_id)
-
 
 class TargetTopic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     topic: str
@@ -135,12 +133,10 @@ class TargetTopic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class TargetRecord(GroupLogRecord, frozen=True, tag="target"):
     """Target assignment of a member: the partitions that it is to own once reconciled."""
 
+    key_type = TargetKey
+
     member_id: str
     topics: tuple[TargetTopic, ...]
-
-    @property
-    def key(self) -> TargetKey:
-        return TargetKey(self.group, self.member_id)
 
 
 class HeldTopic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -155,6 +151,8 @@ class HeldTopic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class CurrentRecord(GroupLogRecord, frozen=True, tag="current"):
     """Current assignment of a member: its epoch, and the partitions that it holds or is revoking."""
 
+    key_type = CurrentKey
+
     member_id: str
     member_epoch: int
     """Group epoch of the target that the member is being reconciled to; `LEAVE_STATIC` for a static member that is
@@ -168,13 +166,11 @@ class CurrentRecord(GroupLogRecord, frozen=True, tag="current"):
     is_told: bool = False
     """True if the member has confirmed that it owns exactly `held`."""
 
-    @property
-    def key(self) -> CurrentKey:
-        return CurrentKey(self.group, self.member_id)
-
 
 class OffsetRecord(GroupLogRecord, frozen=True, tag="place"):
     """A committed offset: the next offset that the group reads in a partition."""
+
+    key_type = OffsetKey
 
     topic: str
     topic_id: str
@@ -191,23 +187,17 @@ class OffsetRecord(GroupLogRecord, frozen=True, tag="place"):
     committed_ms: int
     """Wall-clock time of the commit, in ms."""
 
-    @property
-    def key(self) -> OffsetKey:
-        return OffsetKey(self.group, self.topic, self.partition)
-
 
 class InstanceRecord(GroupLogRecord, frozen=True, tag="instance"):
     """A REST consumer instance: its settings, and what it reads. If it subscribes, it is also a group member."""
+
+    key_type = InstanceKey
 
     instance: str
     settings: InstanceSettings
     topics: tuple[str, ...] = ()
     pattern: str = ""
     assigned: tuple[TopicPartitions, ...] = ()
-
-    @property
-    def key(self) -> InstanceKey:
-        return InstanceKey(self.group, self.instance)
 
 
 class KeptMember(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -227,6 +217,8 @@ class KeptMember(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
 class ClassicRecord(GroupLogRecord, frozen=True, tag="classic"):
     """A classic group in its newest generation (Kafka's `GroupMetadataValue`)."""
 
+    key_type = ClassicKey
+
     generation: int
     """Generation: 1 for the first members, 0 for a group that had none yet."""
     protocol_type: str = ""
@@ -238,10 +230,6 @@ class ClassicRecord(GroupLogRecord, frozen=True, tag="classic"):
     """True once the leader has sent the assignments."""
     empty_since_ms: int | None = None
     """Wall-clock time (ms) since when there are no members; None if there are some."""
-
-    @property
-    def key(self) -> ClassicKey:
-        return ClassicKey(self.group)
 
 
 _AnyRecord: TypeAlias = (

@@ -37,25 +37,21 @@ from tidelog.model.groups import (
     CommitAnswer,
     CommitOffsets,
     ConfigureInstance,
-    CreateInstance,
     DeleteGroup,
     DeleteInstance,
     DescribeGroup,
     DescribeInstance,
     FetchOffsets,
     GroupDescription,
-    GroupDone,
     GroupListed,
     GroupsListed,
     Heartbeat,
     HeartbeatAnswer,
-    InstanceDescription,
     InstanceListed,
     InstancesListed,
     ListGroups,
     ListInstances,
     OffsetsAnswer,
-    SetOffsets,
 )
 from tidelog.model.names import OFFSETS_TOPIC
 from tidelog.model.partitioner import partition_for_key
@@ -120,19 +116,6 @@ class Groups:
     @overload
     async def ask(self, request: DescribeGroup, *, deadline_s: float) -> GroupDescription: ...
     @overload
-    async def ask(self, request: ListGroups, *, deadline_s: float) -> GroupsListed: ...
-    @overload
-    async def ask(self, request: DescribeInstance, *, deadline_s: float) -> InstanceDescription: ...
-    @overload
-    async def ask(self, request: ListInstances, *, deadline_s: float) -> InstancesListed: ...
-    @overload
-    async def ask(
-        self,
-        request: SetOffsets | DeleteGroup | CreateInstance | ConfigureInstance | DeleteInstance,
-        *,
-        deadline_s: float,
-    ) -> GroupDone: ...
-    @overload
     async def ask(self, request: AnyGroupRequest, *, deadline_s: float) -> GroupAnswer: ...
 
     async def ask(self, request: AnyGroupRequest, *, deadline_s: float) -> GroupAnswer:
@@ -150,18 +133,16 @@ class Groups:
             topic = await self._make_topic(deadline_s)
         return await self._reach.ask(_target(topic, request), request, deadline_s)
 
-    async def list_groups(self, *, deadline_s: float) -> list[GroupListed]:
-        """Returns all groups of the cluster, sorted by name. Raises the errors of `ask` if any coordinator cannot be
-        reached."""
-        listed = await self._ask_all(lambda number: ListGroups(partition=number), deadline_s)
+    async def list_groups(self, *, deadline_s: float, led_by: int | None = None) -> list[GroupListed]:
+        """Returns the groups of the cluster, or of the coordinators on broker `led_by`, sorted by name. Raises the
+        errors of `ask` if any coordinator cannot be reached."""
+        listed = await self._ask_all(lambda number: ListGroups(partition=number), deadline_s, led_by=led_by)
         groups = [group for answer in listed if isinstance(answer, GroupsListed) for group in answer.groups]
         return sorted(groups, key=lambda group: group.group)
 
     async def list_here(self, *, deadline_s: float) -> list[GroupListed]:
         """Returns the groups that this broker coordinates, sorted by name. Raises the errors of `ask`."""
-        listed = await self._ask_all(lambda number: ListGroups(partition=number), deadline_s, led_by=self._host.node_id)
-        groups = [group for answer in listed if isinstance(answer, GroupsListed) for group in answer.groups]
-        return sorted(groups, key=lambda group: group.group)
+        return await self.list_groups(deadline_s=deadline_s, led_by=self._host.node_id)
 
     async def list_instances(self, *, deadline_s: float) -> list[InstanceListed]:
         """Returns all REST consumer instances of the cluster, sorted by group and name. Raises the errors of `ask` if

@@ -16,30 +16,18 @@ NO_NODE: Final = -1
 def describe_classic(group: ClassicGroup, view: TopicsView) -> GroupDescription:
     """Returns the description of a group, with its members sorted by id. Assigned partitions that do not exist are left
     out."""
-    return GroupDescription(
-        group.name,
-        group.phase.value,
-        group.generation,
-        group.protocol or "",
-        NO_NODE,
-        tuple(_described(group, member, view) for _, member in sorted(group.members.items())),
-        kind="classic",
-        protocol_type=group.protocol_type,
-    )
+    members = tuple(_described(group, member, view) for _, member in sorted(group.members.items()))
+    return GroupDescription(*_summary(group), members, kind="classic", protocol_type=group.protocol_type)
 
 
 def list_classic(group: ClassicGroup) -> GroupListed:
     """Returns the group's entry for a list of groups."""
-    return GroupListed(
-        group.name,
-        group.phase.value,
-        group.generation,
-        group.protocol or "",
-        NO_NODE,
-        len(group.members),
-        kind="classic",
-        protocol_type=group.protocol_type,
-    )
+    members = len(group.members)
+    return GroupListed(*_summary(group), members, kind="classic", protocol_type=group.protocol_type)
+
+
+def _summary(group: ClassicGroup) -> tuple[str, str, int, str, int]:
+    return group.name, group.phase.value, group.generation, group.protocol or "", NO_NODE
 
 
 def _described(group: ClassicGroup, member: Member, view: TopicsView) -> MemberDescription:
