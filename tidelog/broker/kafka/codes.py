@@ -11,8 +11,9 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Final
 
-from tidelog.model.errors import NotAuthorized, TidelogError
+from tidelog.model.errors import InvalidRequest, NotAuthorized, TidelogError
 from tidelog.model.kafka_codes import KafkaCode
+from tidelog.model.names import check_topic_name
 
 NONE: Final = 0
 UNFORESEEN: Final = KafkaCode.REQUEST_TIMED_OUT
@@ -55,3 +56,15 @@ def epoch_code(client_epoch: int, leader_epoch: int) -> int:
     if client_epoch < 0 or client_epoch == leader_epoch:
         return 0
     return KafkaCode.FENCED_LEADER_EPOCH if client_epoch < leader_epoch else KafkaCode.UNKNOWN_LEADER_EPOCH
+
+
+def unknown_topic_code(name: str | None) -> KafkaCode:
+    """Returns the error code for a topic that does not exist, by the name that the client gave; None if it gave an
+    id."""
+    if name is None:
+        return KafkaCode.UNKNOWN_TOPIC_ID
+    try:
+        check_topic_name(name)
+    except InvalidRequest:
+        return KafkaCode.INVALID_TOPIC_EXCEPTION
+    return KafkaCode.UNKNOWN_TOPIC_OR_PARTITION

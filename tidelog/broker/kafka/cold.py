@@ -1,7 +1,7 @@
 """Codecs of the request types that are not performance-critical, based on the library `kio`, which is generated from
 Kafka's message definitions.
 
-The module of a message is imported at its first request, since importing all takes a tenth of a second. An answer is
+A message's module is imported at its first request, since importing all takes a tenth of a second. An answer is
 given as nested dicts with the field names of the library kio, with the fields of all versions; the codec leaves out
 those that the requested version lacks, so that a handler is written once for all versions.
 
@@ -14,12 +14,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields
 from datetime import timedelta
+from functools import cache
 from importlib import import_module
 from io import BytesIO
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, get_args, get_origin
 from uuid import UUID  # determinism: a value that nobody draws here
 
+from tidelog.broker.kafka.apis import Key
 from tidelog.broker.kafka.call import Answer, Call
 from tidelog.model.kafka_wire import Malformed, Reader
 
@@ -63,109 +65,100 @@ class Field(NamedTuple):
     is_tagged: bool
 
 
-class ColdCodecs:
-    """Codecs of one listener, created at their first use."""
+def read(call: Call) -> Any:
+    """Decodes the body of a request into kio's message class. Raises `Malformed`."""
+    return _read_message(call.reader, _message(call.api.key, call.version, "request"))
 
-    def __init__(self) -> None:
-        self._requests: dict[tuple[int, int], type[Any]] = {}
-        self._writers: dict[tuple[int, int], tuple[type[Any], Callable[[BytesIO, Any], None]]] = {}
-        self._fields: dict[type[Any], list[Field]] = {}
 
-    def read(self, call: Call) -> Any:
-        """Decodes the body of a request into kio's message class. Raises `Malformed`."""
-        message = self._requests.get((call.api.key, call.version))
-        if message is None:
-            message = self._requests[call.api.key, call.version] = _message(call, "request")
-        return self._read_message(call.reader, message)
+def _read_message(reader: Reader, message: Any) -> Any:
+    is_flexible = bool(message.__flexible__)
+    values = {
+        field.name: _read_field(reader, field, is_flexible=is_flexible)
+        for field in fields_of(message)
+        if not field.is_tagged
+    }
+    reader.tags(is_flexible=is_flexible)
+    return message(**values)
 
-    def _read_message(self, reader: Reader, message: type[Any]) -> Any:
-        is_flexible = bool(message.__flexible__)
-        read = {
-            field.name: self._read_field(reader, field, is_flexible=is_flexible)
-            for field in self._fields_of(message)
-            if not field.is_tagged
+
+def _read_field(reader: Reader, field: Field, *, is_flexible: bool) -> Any:
+    if not field.is_array:
+        return _read_entry(reader, field, is_flexible=is_flexible)
+    count = reader.array(1, is_flexible=is_flexible)
+    if count < 0:
+        if not field.is_nullable:
+            raise Malformed(f"{field.name} is missing")
+        return None
+    return tuple(_read_entry(reader, field, is_flexible=is_flexible) for _ in range(count))
+
+
+def _read_entry(reader: Reader, field: Field, *, is_flexible: bool) -> Any:
+    if field.nested is not None:
+        is_missing = field.is_nullable and not field.is_array and reader.int8() < 0
+        return None if is_missing else _read_message(reader, field.nested)
+    if field.kind == "string":
+        is_nullable = field.is_nullable and not field.is_array
+        read_text = reader.nullable_string if is_nullable else reader.string
+        return read_text(is_flexible=is_flexible)
+    if field.kind == "bytes":
+        span = reader.nullable_span(is_flexible=is_flexible)
+        if span is None and not field.is_nullable:
+            raise Malformed(f"{field.name} is missing")
+        return None if span is None else bytes(reader.frame[span[0] : span[1]])
+    return NUMBERS[field.kind](reader)
+
+
+def write(call: Call, tree: Tree) -> Answer:
+    """Encodes an answer tree in the version of the call."""
+    message, writer = _writer(call.api.key, call.version)
+    out = BytesIO()
+    writer(out, _made(message, tree))
+    return [call.head(), out.getvalue()]
+
+
+@cache
+def _writer(key: Key, version: int) -> tuple[type[Any], Callable[[BytesIO, Any], None]]:
+    from kio.serial import entity_writer  # noqa: PLC0415 -- not before a client needs it
+
+    message = _message(key, version, "response")
+    return message, entity_writer(message)
+
+
+def _made(message: Any, tree: Tree) -> Any:
+    """Returns a kio message object with the values of the tree for which it has fields."""
+    return message(
+        **{
+            field.name: _value(field, tree[field.name])
+            for field in fields_of(message)
+            if field.is_required or field.name in tree
         }
-        reader.tags(is_flexible=is_flexible)
-        return message(**read)
-
-    def _read_field(self, reader: Reader, field: Field, *, is_flexible: bool) -> Any:
-        if not field.is_array:
-            return self._read_entry(reader, field, is_flexible=is_flexible)
-        count = reader.array(1, is_flexible=is_flexible)
-        if count < 0:
-            if not field.is_nullable:
-                raise Malformed(f"{field.name} is missing")
-            return None
-        return tuple(self._read_entry(reader, field, is_flexible=is_flexible) for _ in range(count))
-
-    def _read_entry(self, reader: Reader, field: Field, *, is_flexible: bool) -> Any:
-        if field.nested is not None:
-            is_missing = field.is_nullable and not field.is_array and reader.int8() < 0
-            return None if is_missing else self._read_message(reader, field.nested)
-        if field.kind == "string":
-            is_nullable = field.is_nullable and not field.is_array
-            read = reader.nullable_string if is_nullable else reader.string
-            return read(is_flexible=is_flexible)
-        if field.kind == "bytes":
-            span = reader.nullable_span(is_flexible=is_flexible)
-            if span is None and not field.is_nullable:
-                raise Malformed(f"{field.name} is missing")
-            return None if span is None else bytes(reader.frame[span[0] : span[1]])
-        return NUMBERS[field.kind](reader)
-
-    def _fields_of(self, message: type[Any]) -> list[Field]:
-        message_fields = self._fields.get(message)
-        if message_fields is None:
-            message_fields = self._fields[message] = fields_of(message)
-        return message_fields
-
-    def write(self, call: Call, tree: Tree) -> Answer:
-        """Encodes an answer tree in the version of the call."""
-        cached = self._writers.get((call.api.key, call.version))
-        if cached is None:
-            from kio.serial import entity_writer  # noqa: PLC0415 -- not before a client needs it
-
-            message = _message(call, "response")
-            cached = self._writers[call.api.key, call.version] = message, entity_writer(message)
-        message, writer = cached
-        out = BytesIO()
-        writer(out, self._made(message, tree))
-        return [call.head(), out.getvalue()]
-
-    def _made(self, message: type[Any], tree: Tree) -> Any:
-        """Returns a kio message object with the values of the tree for which it has fields."""
-        message_fields = self._fields_of(message)
-        return message(
-            **{
-                field.name: self._value(field, tree[field.name])
-                for field in message_fields
-                if field.is_required or field.name in tree
-            }
-        )
-
-    def _value(self, field: Field, value: Any) -> Any:
-        if field.nested is not None and isinstance(value, Mapping):
-            return self._made(field.nested, value)
-        if field.nested is not None and isinstance(value, Sequence):
-            return tuple(self._made(field.nested, entry) for entry in value)
-        if field.kind.startswith("timedelta"):
-            return timedelta(milliseconds=value)
-        if field.kind == "uuid" and value is not None:
-            return UUID(value)
-        if field.kind == "error_code":
-            from kio.schema.errors import ErrorCode  # noqa: PLC0415 -- not before a client needs it
-
-            return ErrorCode(value)
-        return tuple(value) if isinstance(value, list) else value
+    )
 
 
-def _message(call: Call, kind: str) -> type[Any]:
-    key = call.api.key
-    module = import_module(f"{_PACKAGES}.{key.name.lower()}.v{call.version}.{kind}")
+def _value(field: Field, value: Any) -> Any:
+    if field.nested is not None and isinstance(value, Mapping):
+        return _made(field.nested, value)
+    if field.nested is not None and isinstance(value, Sequence):
+        return tuple(_made(field.nested, entry) for entry in value)
+    if field.kind.startswith("timedelta"):
+        return timedelta(milliseconds=value)
+    if field.kind == "uuid" and value is not None:
+        return UUID(value)
+    if field.kind == "error_code":
+        from kio.schema.errors import ErrorCode  # noqa: PLC0415 -- not before a client needs it
+
+        return ErrorCode(value)
+    return tuple(value) if isinstance(value, list) else value
+
+
+@cache
+def _message(key: Key, version: int, kind: str) -> type[Any]:
+    module = import_module(f"{_PACKAGES}.{key.name.lower()}.v{version}.{kind}")
     message: type[Any] = getattr(module, f"{key.label}{kind.title()}")
     return message
 
 
+@cache
 def fields_of(message: type[Any]) -> list[Field]:
     """Returns the fields of a kio message class in wire order."""
     message_fields = []

@@ -7,6 +7,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
+from tidelog.broker.kafka import cold
 from tidelog.broker.kafka.admin.long_answers import written
 from tidelog.broker.kafka.admin.table import CALLS, administer
 from tidelog.broker.kafka.apis import Key
@@ -68,10 +69,9 @@ class Handlers:
     async def answer(self, call: Call, caller: Caller, login: SaslLogin | None) -> tuple[Answer, bool]:
         """Returns the answer to a request, and whether it is an error. Raises `Malformed`; `Overloaded` if too many
         large requests are in progress."""
-        cold = self._parts.cold
         if len(call.frame) < LARGE_BYTES:
             tree = await self._tree(call, cold.read(call), caller, login)
-            return await written(cold, call, tree), bool(tree.get("error_code"))
+            return await written(call, tree), bool(tree.get("error_code"))
         work = self._parts.face.work
         tree = await self._tree(call, await work.do(_away(partial(cold.read, call))), caller, login)
         return await work.finish(_away(partial(cold.write, call, tree))), bool(tree.get("error_code"))

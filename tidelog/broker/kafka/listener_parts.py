@@ -9,7 +9,6 @@ from tidelog.broker.face.audit import AuditEvent
 from tidelog.broker.face.cluster import Cluster
 from tidelog.broker.face.face import BrokerFace
 from tidelog.broker.face.partitions import Partitions
-from tidelog.broker.kafka.cold import ColdCodecs
 from tidelog.broker.kafka.limits import KafkaLimits
 from tidelog.broker.kafka.metadata import MetadataCalls
 from tidelog.broker.kafka.metrics import KafkaMetrics
@@ -31,7 +30,6 @@ class Parts:
     metrics: KafkaMetrics
     ids: TopicIds = field(default_factory=TopicIds)
     turn: Turn = field(default_factory=Turn)
-    cold: ColdCodecs = field(default_factory=ColdCodecs)
     metadata: MetadataCalls = field(init=False)
 
     def __post_init__(self) -> None:

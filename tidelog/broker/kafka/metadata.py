@@ -14,14 +14,13 @@ from tidelog.broker.face.admission import Admission
 from tidelog.broker.face.cluster import Cluster
 from tidelog.broker.face.work import HeavyWork
 from tidelog.broker.kafka.call import Answer, Call
+from tidelog.broker.kafka.codes import unknown_topic_code
 from tidelog.broker.kafka.slices import Slices
 from tidelog.broker.kafka.topic_ids import TopicIds
 from tidelog.model.access import Caller, Operation, Resource
 from tidelog.model.cluster import KAFKA, NO_LEADER, BrokerInfo, ClusterImage, PartitionInfo, Topic
-from tidelog.model.errors import InvalidRequest
 from tidelog.model.kafka_codes import KafkaCode
 from tidelog.model.kafka_wire import INT16, INT32, NO_TAGS, array, int32s, string
-from tidelog.model.names import check_topic_name
 from tidelog.model.steps import Steps
 
 FLEXIBLE_FROM: Final = 9
@@ -111,7 +110,7 @@ class MetadataCalls:
                 unknown = KafkaCode.TOPIC_AUTHORIZATION_FAILED if name is not None else KafkaCode.UNKNOWN_TOPIC_ID
                 bodies.append(_without_partitions(name, topic_id, unknown, version))
             elif topic is None:
-                bodies.append(_without_partitions(name, topic_id, _why_unknown(name), version))
+                bodies.append(_without_partitions(name, topic_id, unknown_topic_code(name), version))
             else:
                 bodies.append(self._topic(topic, live, version))
             if slices.end_with(1 if topic is None else len(topic.partitions)):
@@ -154,16 +153,6 @@ class MetadataCalls:
 
 def _reachable(image: ClusterImage) -> tuple[int, ...]:
     return tuple(broker.node_id for broker in image.live_brokers if KAFKA in broker.listeners)
-
-
-def _why_unknown(name: str | None) -> KafkaCode:
-    if name is None:
-        return KafkaCode.UNKNOWN_TOPIC_ID
-    try:
-        check_topic_name(name)
-    except InvalidRequest:
-        return KafkaCode.INVALID_TOPIC_EXCEPTION
-    return KafkaCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _broker(broker: BrokerInfo, version: int) -> bytes:

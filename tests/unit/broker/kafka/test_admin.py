@@ -10,6 +10,7 @@ import pytest
 
 from tests.integration.kafka.admin_trees import TREES
 from tests.integration.kafka.conftest import request_frame
+from tidelog.broker.kafka import cold
 from tidelog.broker.kafka.admin import acls
 from tidelog.broker.kafka.admin.codes import AdminCode, Outcome, Refused, outcome_of, told_as
 from tidelog.broker.kafka.admin.configs import SOURCES, given_settings
@@ -20,7 +21,6 @@ from tidelog.broker.kafka.admin.long_answers import LAST_FIELDS, SLICE, written
 from tidelog.broker.kafka.admin.scram import _keys
 from tidelog.broker.kafka.apis import APIS, Key
 from tidelog.broker.kafka.call import Call, Head, read_call
-from tidelog.broker.kafka.cold import ColdCodecs
 from tidelog.config.describe import ConfigSource
 from tidelog.config.schema import BrokerConfig, TopicConfig
 from tidelog.controller.partition_commands import ElectionCode
@@ -30,13 +30,11 @@ from tidelog.model.kafka_codes import KafkaCode
 from tidelog.model.kafka_wire import Malformed, Reader
 from tidelog.model.passwords import SCRAM_ITERATIONS, made_user
 
-COLD = ColdCodecs()
-
 
 def read(frame: bytes) -> Any:
     view = memoryview(frame)
     head = Head(view)
-    return COLD.read(read_call(APIS[head.key], head, view, 0.0))
+    return cold.read(read_call(APIS[head.key], head, view, 0.0))
 
 
 @pytest.mark.parametrize("key", TREES)
@@ -60,7 +58,7 @@ async def test_a_long_answer_is_the_same_as_one_that_is_written_at_once(key: Key
     tree = {"throttle_time": 7, "error_code": 0, "error_message": "well", LAST_FIELDS[key]: entries}
     for version in range(APIS[key].oldest, APIS[key].newest + 1):
         call = Call(APIS[key], version, 7, "", Reader(memoryview(b"")), APIS[key].is_flexible(version), 0.0)
-        assert b"".join(await written(COLD, call, tree)) == b"".join(COLD.write(call, tree))
+        assert b"".join(await written(call, tree)) == b"".join(cold.write(call, tree))
 
 
 def test_every_word_has_its_number() -> None:

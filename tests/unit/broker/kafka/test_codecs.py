@@ -13,17 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.integration.kafka.conftest import fetch_tree, request_frame
+from tidelog.broker.kafka import cold
 from tidelog.broker.kafka.api_versions import client_software
 from tidelog.broker.kafka.apis import APIS, Api, Key
 from tidelog.broker.kafka.call import Call, Head, read_call
-from tidelog.broker.kafka.cold import NUMBERS, ColdCodecs, fields_of
+from tidelog.broker.kafka.cold import NUMBERS, fields_of
 from tidelog.broker.kafka.fetch_codec import read_fetch
 from tidelog.broker.kafka.metadata import read_asked
 from tidelog.broker.kafka.produce_codec import read_produce
 from tidelog.model.kafka_wire import ENTRIES_MAX, Malformed, Reader, array, string, tagged, uvarint
 from tidelog.model.steps import drive
 
-COLD = ColdCodecs()
 PRODUCE = {
     "transactional_id": None,
     "acks": 1,
@@ -62,7 +62,7 @@ def read_body(call: Call) -> object:
             return drive(read_asked(call))
         case Key.API_VERSIONS:
             return client_software(call)
-    return COLD.read(call)
+    return cold.read(call)
 
 
 def read_frame(frame: bytes) -> object:
@@ -135,7 +135,7 @@ def test_an_array_is_held_against_what_is_left(is_flexible: bool) -> None:
 KINDS = {*NUMBERS, "string", "bytes"}
 
 
-def kinds_of(message: type[Any]) -> Iterator[str]:
+def kinds_of(message: Any) -> Iterator[str]:
     """Yields the kinds of all values of a message that the reader comes across."""
     for field in fields_of(message):
         if field.nested is not None:
@@ -158,11 +158,11 @@ def test_a_value_that_may_be_missing_and_a_fraction_are_read() -> None:
     for cursor in (cursor_of(topic_name="t", partition_index=7), None):
         tree: dict[str, Any] = {"topics": [], "response_partition_limit": 1, "cursor": cursor}
         frame = request_frame(Key.DESCRIBE_TOPIC_PARTITIONS, 0, tree)
-        assert COLD.read(call_of(Key.DESCRIBE_TOPIC_PARTITIONS, frame)).cursor == cursor
+        assert cold.read(call_of(Key.DESCRIBE_TOPIC_PARTITIONS, frame)).cursor == cursor
     ops = [{"key": "producer_byte_rate", "value": 0.25, "remove": False}]
     entries = [{"entity": [{"entity_type": "user", "entity_name": None}], "ops": ops}]
     frame = request_frame(Key.ALTER_CLIENT_QUOTAS, 1, {"entries": entries, "validate_only": True})
-    (entry,) = COLD.read(call_of(Key.ALTER_CLIENT_QUOTAS, frame)).entries
+    (entry,) = cold.read(call_of(Key.ALTER_CLIENT_QUOTAS, frame)).entries
     assert (entry.entity[0].entity_name, entry.ops[0].value) == (None, 0.25)
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Any, Final
 
 from tidelog.broker.kafka.admin.codes import Refused
-from tidelog.config.describe import ConfigSource
+from tidelog.config.describe import ConfigEntry, ConfigSource
 from tidelog.model.kafka_codes import KafkaCode
 
 TOPIC: Final = 2
@@ -35,3 +35,14 @@ def given_settings(pairs: Iterable[tuple[str, str | None]]) -> dict[str, str]:
 def unknown_kind(kind: int) -> Refused:
     """Returns the error for a resource type that has no settings."""
     return Refused(KafkaCode.INVALID_REQUEST, f"there are settings of topics (2) and brokers (4), not of type {kind}")
+
+
+def setting_tree(entry: ConfigEntry) -> dict[str, Any]:
+    """Returns a setting under the field names that CreateTopics and DescribeConfigs share."""
+    return {
+        "name": entry.name,
+        "value": entry.value,
+        "read_only": entry.is_read_only,
+        "config_source": SOURCES[entry.source],
+        "is_sensitive": entry.is_sensitive,
+    }

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from tidelog.broker.kafka.admin.codes import DONE, Outcome, Refused, told_as
-from tidelog.broker.kafka.admin.configs import BROKER, NAME_CHARS_SHOWN, SOURCES, TOPIC, unknown_kind
+from tidelog.broker.kafka.admin.configs import BROKER, NAME_CHARS_SHOWN, SOURCES, TOPIC, setting_tree, unknown_kind
 from tidelog.broker.kafka.admin.desk import Desk, Tree, bound, topic_resource
 from tidelog.config.describe import LOG_LEVEL, ConfigEntry, describe_broker, describe_topic
 from tidelog.config.names import field_name
@@ -78,11 +78,7 @@ def _setting(model: type[Settings], entry: ConfigEntry, request: Any) -> Tree:
     field = model.model_fields[field_name(entry.name)]
     synonyms = entry.synonyms if request.include_synonyms else ()
     return {
-        "name": entry.name,
-        "value": entry.value,
-        "read_only": entry.is_read_only,
-        "config_source": SOURCES[entry.source],
-        "is_sensitive": entry.is_sensitive,
+        **setting_tree(entry),
         "synonyms": [
             {"name": synonym.name, "value": synonym.value, "source": SOURCES[synonym.source]} for synonym in synonyms
         ],

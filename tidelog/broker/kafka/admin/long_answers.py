@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+from tidelog.broker.kafka import cold
 from tidelog.broker.kafka.apis import Key
 from tidelog.broker.kafka.call import Answer, Call
-from tidelog.broker.kafka.cold import ColdCodecs, Tree
 from tidelog.model.kafka_wire import NO_TAGS, array
 
 SLICE: Final = 20
@@ -37,8 +37,8 @@ LAST_FIELDS: Final[Mapping[Key, str]] = MappingProxyType(
 )
 
 
-async def written(cold: ColdCodecs, call: Call, tree: Tree) -> Answer:
-    """Returns the encoded answer to a call, as `ColdCodecs.write` does, but yields to the event loop during a long
+async def written(call: Call, tree: cold.Tree) -> Answer:
+    """Returns the encoded answer to a call, as `cold.write` does, but yields to the event loop during a long
     one."""
     field = LAST_FIELDS.get(call.api.key)
     if field is None or len(tree[field]) <= SLICE:

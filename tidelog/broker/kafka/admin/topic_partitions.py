@@ -8,30 +8,22 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from tidelog.broker.kafka.admin import acls
 from tidelog.broker.kafka.admin.codes import Refused
 from tidelog.broker.kafka.admin.desk import Desk, Tree, bound, topic_resource
+from tidelog.broker.kafka.codes import unknown_topic_code
 from tidelog.model.access import Operation
 from tidelog.model.cluster import NO_LEADER, PartitionInfo, Topic
-from tidelog.model.errors import InvalidRequest
 from tidelog.model.ids import NodeId
 from tidelog.model.kafka_codes import KafkaCode
-from tidelog.model.names import check_topic_name
 
 PARTITIONS_MAX: Final = 2_000
 """Maximum number of partitions in one answer."""
 NAMES_MAX: Final = 20_000
 """Maximum number of topics that a request may name. Java's clients name all their topics again for each page."""
-OPERATIONS: Final = (
-    (Operation.READ, 3),
-    (Operation.WRITE, 4),
-    (Operation.CREATE, 5),
-    (Operation.DELETE, 6),
-    (Operation.ALTER, 7),
-    (Operation.DESCRIBE, 8),
-    (Operation.DESCRIBE_CONFIGS, 10),
-    (Operation.ALTER_CONFIGS, 11),
-)
-"""Topic operations and their bits in `topic_authorized_operations`."""
+NO_TOPIC_OPERATIONS: Final = (Operation.ALL, Operation.CLUSTER_ACTION, Operation.IDEMPOTENT_WRITE)
+OPERATIONS: Final = {Operation(word): bit for bit, word in acls.OPERATIONS.items()}
+"""Operations and their bits in `topic_authorized_operations`, which are the numbers that ACLs have for them."""
 
 
 async def describe_topic_partitions(desk: Desk, request: Any) -> Tree:
@@ -69,7 +61,7 @@ def _shown(desk: Desk, name: str, begin: int, most: int) -> tuple[Tree, int]:
         return _not_shown(name, error.code), 0
     topic = desk.image.topics.get(name)
     if topic is None:
-        return _not_shown(name, _why_unknown(name)), 0
+        return _not_shown(name, unknown_topic_code(name)), 0
     live = frozenset(broker.node_id for broker in desk.image.live_brokers)
     tree = {
         "error_code": 0,
@@ -86,16 +78,13 @@ def _not_shown(name: str, code: int) -> Tree:
     return {"error_code": code, "name": name, "topic_id": None, "partitions": []}
 
 
-def _why_unknown(name: str) -> KafkaCode:
-    try:
-        check_topic_name(name)
-    except InvalidRequest:
-        return KafkaCode.INVALID_TOPIC_EXCEPTION
-    return KafkaCode.UNKNOWN_TOPIC_OR_PARTITION
-
-
 def _operations(desk: Desk, topic: Topic) -> int:
-    return sum(1 << bit for operation, bit in OPERATIONS if desk.may(operation, topic_resource(topic.name)))
+    resource = topic_resource(topic.name)
+    return sum(
+        1 << bit
+        for operation, bit in OPERATIONS.items()
+        if operation not in NO_TOPIC_OPERATIONS and desk.may(operation, resource)
+    )
 
 
 def _partition(info: PartitionInfo, live: frozenset[NodeId]) -> Tree:

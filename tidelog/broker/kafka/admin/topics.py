@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 from tidelog.broker.kafka.admin.codes import DONE, AdminCode, Outcome, Refused, told_as
-from tidelog.broker.kafka.admin.configs import SOURCES, given_settings
+from tidelog.broker.kafka.admin.configs import given_settings, setting_tree
 from tidelog.broker.kafka.admin.desk import Desk, Tree, bound, refuse_repeated, repeated, topic_resource
 from tidelog.config.describe import describe_topic
 from tidelog.config.schema import BrokerConfig
@@ -109,16 +109,7 @@ def _created(desk: Desk, topic: Topic, *, is_trial: bool) -> Tree:
         "topic_config_error_code": 0 if may_see else int(KafkaCode.TOPIC_AUTHORIZATION_FAILED),
         "num_partitions": len(topic.partitions) if may_see else DEFAULT,
         "replication_factor": replicas if may_see else DEFAULT,
-        "configs": [
-            {
-                "name": entry.name,
-                "value": entry.value,
-                "read_only": entry.is_read_only,
-                "config_source": SOURCES[entry.source],
-                "is_sensitive": entry.is_sensitive,
-            }
-            for entry in entries
-        ],
+        "configs": [setting_tree(entry) for entry in entries],
     }
 
 
