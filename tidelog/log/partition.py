@@ -15,6 +15,8 @@ from urllib.parse import quote
 
 import msgspec
 
+from tidelog.adapters.secret_file import read_secret
+from tidelog.adapters.system import SystemEntropy
 from tidelog.model.batch_header import RecordBatch, iter_batches, verify_batch
 from tidelog.model.errors import (
     DamagedBatch,
@@ -28,7 +30,6 @@ from tidelog.model.ids import OFFSET_MAX, ProducerId
 from tidelog.model.lost_ranges import within
 from tidelog.model.ports import Buffer, Entropy
 from tidelog.transport.connections import Pieces
-from tidelog.transport.credentials import Credentials
 from tidelog.transport.errors import DeliveryExpired, DeliveryUnknown, NoAnswer, decode_answer
 from tidelog.transport.offsets import JSON_HEADERS, OffsetQuery, PartitionOffsets, fetch_offsets
 from tidelog.transport.security import Security
@@ -74,7 +75,7 @@ class Extent(NamedTuple):
 
 
 class LogPartition:
-    """The partition that holds a log. Deadlines are in loop time; `request_timeout_s` limits one try."""
+    """The partition that holds a log. Deadlines are in loop time; `request_timeout_ms` limits one try."""
 
     def __init__(
         self,
@@ -82,16 +83,15 @@ class LogPartition:
         topic: str,
         partition: int,
         *,
-        request_timeout_s: float,
-        entropy: Entropy,
-        credentials: Credentials | None,
+        request_timeout_ms: float,
+        entropy: Entropy | None,
         security: Security,
     ) -> None:
         self._session = ClusterSession(
             bootstrap,
-            request_timeout_s=request_timeout_s,
-            credentials=credentials,
-            entropy=entropy,
+            request_timeout_s=request_timeout_ms / 1000,
+            credentials=security.credentials(read_secret),
+            entropy=entropy or SystemEntropy(),
             security=security,
         )
         self._topic = topic

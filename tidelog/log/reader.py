@@ -7,8 +7,6 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Final, Self, Unpack
 
-from tidelog.adapters.secret_file import read_secret
-from tidelog.adapters.system import SystemEntropy
 from tidelog.log.entries import Entry, entries_of
 from tidelog.log.partition import LogPartition
 from tidelog.model.batch_header import RecordBatch
@@ -42,15 +40,13 @@ class Reader:
         entropy: Entropy | None = None,
         **security: Unpack[SecurityParameters],
     ) -> None:
-        secure = Security(**security)
         self._partition = LogPartition(
             bootstrap_servers,
             topic,
             partition,
-            request_timeout_s=request_timeout_ms / 1000,
-            entropy=entropy or SystemEntropy(),
-            credentials=secure.credentials(read_secret),
-            security=secure,
+            request_timeout_ms=request_timeout_ms,
+            entropy=entropy,
+            security=Security(**security),
         )
         self._timeout_s = timeout_ms / 1000
 

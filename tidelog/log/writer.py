@@ -7,8 +7,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final, Self, Unpack
 
-from tidelog.adapters.secret_file import read_secret
-from tidelog.adapters.system import SystemClock, SystemEntropy
+from tidelog.adapters.system import SystemClock
 from tidelog.log.entries import CLAIM, RECORD_OVERHEAD_BYTES, TRUNCATION, entry_record, mark_record
 from tidelog.log.partition import LogPartition
 from tidelog.log.term import Term
@@ -51,15 +50,13 @@ class Writer:
     ) -> None:
         if len(name.encode()) > 255:
             raise InvalidRequest("a writer's name has at most 255 bytes")
-        secure = Security(**security)
         self._partition = LogPartition(
             bootstrap_servers,
             topic,
             partition,
-            request_timeout_s=request_timeout_ms / 1000,
-            entropy=entropy or SystemEntropy(),
-            credentials=secure.credentials(read_secret),
-            security=secure,
+            request_timeout_ms=request_timeout_ms,
+            entropy=entropy,
+            security=Security(**security),
         )
         self._name = name
         self._timeout_s = timeout_ms / 1000
