@@ -78,13 +78,8 @@ def is_loopback(host: str, resolve: Resolve) -> bool:
     """Returns True if only programs of this machine can reach the host. An unknown name counts as reachable."""
     if host.lower() == "localhost":
         return True
-    found = [host] if _is_ip(host) else resolve(host)
-    return bool(found) and all(ipaddress.ip_address(one).is_loopback for one in found)
-
-
-def _is_ip(host: str) -> bool:
     try:
-        ipaddress.ip_address(host)
+        addresses = [ipaddress.ip_address(host)]
     except ValueError:
-        return False
-    return True
+        addresses = [ipaddress.ip_address(address) for address in resolve(host)]
+    return bool(addresses) and all(address.is_loopback for address in addresses)
