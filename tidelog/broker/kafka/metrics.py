@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import accumulate
 from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -20,6 +21,7 @@ from tidelog.broker.kafka.apis import Key
 
 SOFTWARE_MAX: Final = 100
 OTHERS: Final = "other"
+_BOUNDS: Final = (*map(str, BUCKETS_S), "+Inf")
 
 
 class CallStats:
@@ -84,7 +86,8 @@ class KafkaMetrics(Collector):
             received.add_metric(names, stats.received_bytes)
             sent.add_metric(names, stats.sent_bytes)
             for family, histogram in ((waiting, stats.waiting), (total, stats.total)):
-                family.add_metric(names, _buckets(histogram), histogram.seconds)
+                buckets = list(zip(_BOUNDS, accumulate(histogram.counts), strict=True))
+                family.add_metric(names, buckets, histogram.seconds)
         yield from (requests, errors, received, sent, waiting, total)
         refused = CounterMetricFamily("tidelog_kafka_refused", "Connections turned away.", labels=["reason"])
         for reason, count in self.refused.items():
@@ -98,11 +101,3 @@ class KafkaMetrics(Collector):
         yield from (refused, held, clients)
         for name, documentation, read in self._gauges:
             yield GaugeMetricFamily(name, documentation, value=read())
-
-
-def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
-    cumulated, total = [], 0
-    for bound, count in zip((*map(str, BUCKETS_S), "+Inf"), histogram.counts, strict=True):
-        total += count
-        cumulated.append((bound, float(total)))
-    return cumulated
