@@ -1,14 +1,14 @@
-"""Records become batches: per partition one open batch, then sealed ones in order, all within one memory bound.
+"""Records become batches: per partition one open batch and a queue of sealed ones, within one memory bound.
 
     send -> open batch --- full, or due (linger, hurry) ---> sealed (encoded once) --- take ---> one request
 
-A batch is encoded when it is sealed: from then on it is bytes, neither a list of objects for the garbage collector to
-walk nor an estimate for the memory bound. While open it reserves memory in steps (`steps`), so that adding a record
-costs no accounting, and many partitions have room beside each other. Where partitions are few, it begins with the step
-that its predecessor ended with, so a busy partition asks once per batch. When memory is short, a batch that would need
-the next step is full as it is, and the fullest of those that linger are sent, until enough memory is on its way back.
+Sealing encodes a batch: it is then bytes, neither objects for the garbage collector nor an estimate for the memory
+bound. An open batch reserves memory in steps (`steps`), so that adding a record needs no accounting, and many
+partitions have room. With few partitions, a batch starts at the step that its predecessor ended with, so a busy
+partition reserves once per batch. When memory is short, a batch that would need the next step is sealed instead, and
+the fullest lingering batches are sent, until enough memory is about to be freed.
 
-Pure: no clock, no tasks. The time is an argument; waiting and sending are the shell's (`producer`, `sender`).
+Pure: no clock, no tasks. The time is an argument; `producer` and `sender` wait and send.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ RECORD_OVERHEAD_BYTES = 21
 """Upper bound of a record's bytes beside key, value and headers (Kafka: `MAX_RECORD_OVERHEAD`)."""
 HEADER_OVERHEAD_BYTES = 10
 FEW = 4
-"""Partitions are few if the first steps of all of them are no more than one part in so many of the memory."""
+"""Partitions count as few if the first steps of all of them are at most a fraction 1/`FEW` of the memory."""
 ON_ITS_WAY = 4
-"""When memory is short, lingers end until one part in so many of it is in batches that are to be sent at once."""
+"""When memory is short, lingers end until a fraction 1/`ON_ITS_WAY` of it is in batches to be sent at once."""
 
 
 class BatchReceipt(NamedTuple):
-    """The broker's answer for one batch. `base_offset` is None where it does not say."""
+    """A broker's response for one batch. `base_offset` is None where the broker does not return it."""
 
     base_offset: int | None
     leader_epoch: int
@@ -44,11 +44,10 @@ class BatchReceipt(NamedTuple):
 
 
 class Batch:
-    """Records of one partition that travel, and succeed or fail, together.
+    """Records of one partition that are sent, and succeed or fail, together.
 
-    Open: `records` grows and `room` shrinks, until the next step or the end. Sealed: `data` is the encoded batch.
-    Settled: `outcome` says how it ended, and the bytes are gone. `asked` counts the records whose outcome somebody
-    asked for.
+    Open: `records` grows and `room` shrinks until the next step or the end. Sealed: `data` is the encoded batch.
+    Settled: `outcome` is the result, and the bytes are freed. `asked` counts the records whose result is awaited.
     """
 
     __slots__ = (
@@ -79,14 +78,14 @@ class Batch:
         self.asked = 0
 
     def watch(self, callback: Callable[[], None]) -> None:
-        """Calls back once, when the batch is settled; at once if it is."""
+        """Calls `callback` once when the batch is settled; at once if it already is."""
         if self.outcome is not None:
             callback()
         else:
             self.watchers.append(callback)
 
     def settle(self, outcome: BatchReceipt | TidelogError) -> None:
-        """Settles the batch, exactly once, and tells everybody who watches."""
+        """Stores the outcome of the batch, exactly once, and calls the callbacks of `watch`."""
         assert self.outcome is None
         self.outcome = outcome
         self.data = bytearray()
@@ -96,7 +95,7 @@ class Batch:
 
 
 class PartitionQueue:
-    """The batches of one partition, oldest first: `taken` (those of the last request), `sealed`, `open`.
+    """The batches of one partition, oldest first: `taken` (in the last request), `sealed`, `open`.
 
     Invariant: every record in `sealed` was accepted before any in `open`.
     """
@@ -109,21 +108,21 @@ class PartitionQueue:
         self.sealed: deque[Batch] = deque()
         self.taken: list[Batch] = []
         self.was_late = False
-        """True after a try that the broker gave up waiting for, in this partition of all that travelled with it."""
+        """True after an attempt in which this partition, of all in the request, timed out at the broker."""
         self.step_bytes = 0
-        """The step that the records of the batch sealed last would have fitted in."""
+        """The memory step, in bytes, that would have held the records of the last sealed batch."""
         self._accumulator = accumulator
 
     @property
     def due_s(self) -> float | None:
-        """When there will be something to send: -inf for now, None for never unless a record comes."""
+        """The time at which a batch may be sent: -inf for now, None if there is no batch."""
         if self.sealed:
             return -math.inf
         return None if self.open is None else self.open.due_s
 
     @property
     def last(self) -> Batch | None:
-        """The youngest batch that has no outcome; None if all have one. Once it is settled, all older ones are."""
+        """The newest batch without an outcome; None if all have one. Batches of a partition are settled in order."""
         if self.open is not None:
             return self.open
         if self.sealed:
@@ -132,12 +131,12 @@ class PartitionQueue:
 
     @property
     def unsettled_records(self) -> int:
-        """The number of records that were taken in and have no outcome yet."""
+        """The number of accepted records without an outcome."""
         encoded = [*self.sealed, *(batch for batch in self.taken if batch.outcome is None)]
         return sum(batch.record_count for batch in encoded) + (0 if self.open is None else len(self.open.records))
 
     def hurry(self, batch: Batch) -> None:
-        """Ends a batch's linger. Nothing happens to one that is sealed already."""
+        """Ends the linger of an open batch; no effect on a sealed one."""
         if batch is self.open:
             batch.due_s = -math.inf
             self._accumulator.end_linger(self)
@@ -145,11 +144,12 @@ class PartitionQueue:
 
 
 class Accumulator:
-    """All queues of a producer, their sizes and their memory.
+    """All partition queues of a producer, and their memory.
 
-    Where the caller `will_number` the batches that it takes (`batch_header.number`), their checksum is left to it.
+    With `will_number`, the caller writes producer id and sequence number into the taken batches (`batch_header.number`)
+    and computes their checksums.
 
-    `on_ready` is called with a queue whose `due_s` may have come nearer: a batch was opened, sealed or hurried.
+    `on_ready` is called with a queue whose `due_s` may be earlier than before: a batch was opened, sealed or hurried.
     """
 
     def __init__(
@@ -170,13 +170,13 @@ class Accumulator:
         self._will_number = will_number
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._lingering: dict[PartitionQueue, None] = {}
-        """The queues with an open batch that nobody hurried, oldest first."""
+        """Queues with an open batch whose linger has not ended, oldest first."""
         self._lingering_bytes = 0
         self.reserved_bytes = 0
         self.on_ready = on_ready
 
     def queue(self, partition: TopicPartition) -> PartitionQueue:
-        """Returns the queue of a partition, made at first use."""
+        """Returns the queue of a partition, created at first use."""
         queue = self._queues.get(partition)
         if queue is None:
             queue = self._queues[partition] = PartitionQueue(partition, self)
@@ -187,12 +187,13 @@ class Accumulator:
         return list(self._queues.values())
 
     def has_memory_for(self, record_bytes: int) -> bool:
-        """Returns True if a batch for this record may be opened now. An empty buffer takes anything, one batch at a
-        time."""
+        """Returns True if memory suffices for a new batch with this record. An empty buffer accepts one batch of any
+        size."""
         return self.reserved_bytes + self._step_for(record_bytes) <= self._buffer_memory or not self.reserved_bytes
 
     def open_batch(self, queue: PartitionQueue, record_bytes: int, now_s: float) -> Batch:
-        """Opens a batch with room for a record of `record_bytes`, which the caller adds before anything else runs.
+        """Opens a batch with room for a record of `record_bytes`, which the caller adds without yielding to the event
+        loop.
 
         The queue must have no open batch, and the buffer memory for one.
         """
@@ -206,7 +207,8 @@ class Accumulator:
         return batch
 
     def grow(self, queue: PartitionQueue, record_bytes: int) -> bool:
-        """Makes room for a record in the queue's open batch; False if the batch is full, or memory is short."""
+        """Reserves memory for a record in the queue's open batch; returns False if the batch is full or memory is
+        short."""
         batch = queue.open
         assert batch is not None
         if batch.room >= record_bytes:
@@ -223,14 +225,13 @@ class Accumulator:
         return True
 
     def has_due(self, now_s: float) -> bool:
-        """Returns True if the oldest batch that lingers has done so for long enough."""
+        """Returns True if the oldest lingering batch has reached its linger time."""
         oldest = next(iter(self._lingering), None)
         return oldest is not None and oldest.open is not None and oldest.open.due_s <= now_s
 
     def make_room(self) -> None:
-        """Ends the linger of the fullest batches while memory is short, until enough is on its way; of equally full
-        ones the youngest, since where partitions take turns the oldest is written to next. All go when they are due
-        anyway."""
+        """While memory is short, ends the linger of the fullest batches until enough memory is about to be freed. Among
+        equally full batches the newest goes first: where partitions take turns, the oldest gets the next records."""
         departing_bytes = self._buffer_memory // ON_ITS_WAY
         if self.reserved_bytes - self._lingering_bytes >= departing_bytes:
             return
@@ -241,14 +242,14 @@ class Accumulator:
                 return
 
     def end_linger(self, queue: PartitionQueue) -> None:
-        """Notes that the queue's open batch lingers no more. Doing it twice is the same as once."""
+        """Removes the queue's open batch from the lingering ones. Idempotent."""
         if queue in self._lingering:
             del self._lingering[queue]
             assert queue.open is not None
             self._lingering_bytes -= queue.open.reserved_bytes
 
     def seal(self, queue: PartitionQueue) -> None:
-        """Encodes the open batch; no record joins it any more."""
+        """Encodes the open batch; it accepts no more records."""
         batch = queue.open
         assert batch is not None and batch.records
         self.end_linger(queue)
@@ -266,8 +267,8 @@ class Accumulator:
         self.on_ready(queue)
 
     def due(self, queue: PartitionQueue, now_s: float) -> Batch | None:
-        """Returns the oldest batch of a queue that has something to send, else None. From now on it lingers no more: it
-        waits to depart, and more records may join it until then."""
+        """Returns the oldest batch of a queue if it may be sent now, else None. An open batch stops lingering, and
+        accepts records until it is taken."""
         if queue.sealed:
             return queue.sealed[0]
         if queue.open is None or queue.open.due_s > now_s:
@@ -276,8 +277,8 @@ class Accumulator:
         return queue.open
 
     def take(self, queue: PartitionQueue, now_s: float, *, bytes_max: int, batches_max: int) -> list[Batch]:
-        """Takes out the batches of the next request, oldest first: at least one if any is ready, then as many as
-        fit."""
+        """Removes and returns the batches for the next request, oldest first, within the limits, but at least one if
+        any is due."""
         if queue.open is not None and queue.open.due_s <= now_s:
             self.seal(queue)
         batches: list[Batch] = []
@@ -292,20 +293,20 @@ class Accumulator:
         return batches
 
     def release(self, batch: Batch) -> None:
-        """Gives a batch's memory back, when it is settled."""
+        """Frees the memory of a settled batch."""
         self.reserved_bytes -= batch.reserved_bytes
         batch.reserved_bytes = 0
         assert self.reserved_bytes >= 0
 
     def _first_step(self, queue: PartitionQueue, record_bytes: int) -> int:
-        """Returns the size of the batch that a record opens, in bytes."""
+        """Returns the bytes to reserve for a new batch with this record."""
         least_bytes = self._step_for(record_bytes)
         has_room = queue.step_bytes <= self._buffer_memory - self.reserved_bytes
         are_few = queue.step_bytes * len(self._queues) <= self._buffer_memory // FEW
         return max(least_bytes, queue.step_bytes) if has_room and are_few else least_bytes
 
     def _step_for(self, record_bytes: int) -> int:
-        """Returns the least size of a batch that a record opens, in bytes."""
+        """Returns the fewest bytes that may be reserved for a new batch with this record."""
         return step_for(HEADER_BYTES + record_bytes, self._batch_bytes)
 
 

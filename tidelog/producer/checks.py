@@ -1,6 +1,6 @@
-"""Checks what a record is made of when it is sent, so that encoding its batch cannot fail.
+"""Validation of a record's fields in `send`, so that encoding its batch later cannot fail.
 
-`send` has a short way for the common record and comes here with all others; messages say what to do instead.
+`send` handles common records itself and calls this module for all others. The error messages suggest what to do.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from tidelog.producer.accumulator import HEADER_OVERHEAD_BYTES, RECORD_OVERHEAD_
 def checked_record(
     timestamp_ms: int, key: object, value: object, headers: Sequence[Header] | None
 ) -> tuple[RecordLike, int]:
-    """Returns the record as the codec takes it, and an upper bound of its encoded size. Raises `InvalidRequest`."""
+    """Returns the record as the batch encoder takes it, and an upper bound of its encoded size in bytes. Raises
+    `InvalidRequest`."""
     key_bytes = as_bytes("key", key)
     value_bytes = as_bytes("value", value)
     size = RECORD_OVERHEAD_BYTES + len(key_bytes or b"") + len(value_bytes or b"")
@@ -31,8 +32,8 @@ def checked_record(
 def checked_triples(
     timestamp_ms: int, values: Sequence[bytes | None], keys: Sequence[bytes | None] | None
 ) -> tuple[list[RecordLike], list[int]]:
-    """Returns the records and their upper bounds of size, as `checked_record` does, for many values with one timestamp
-    and no headers. Raises `InvalidRequest`."""
+    """Returns records with one timestamp and no headers as the batch encoder takes them, and an upper bound of each
+    one's encoded size in bytes. Raises `InvalidRequest`."""
     if set(map(type, values)) - {bytes}:
         values = [as_bytes("value", value) for value in values]
     if keys is None:
@@ -46,13 +47,14 @@ def checked_triples(
 
 
 def check_timestamp(timestamp_ms: object) -> None:
-    """Raises `InvalidRequest` unless it is milliseconds since 1970 that a batch can hold."""
+    """Raises `InvalidRequest` unless the timestamp is an integer of milliseconds since 1970 in the range of the batch
+    format."""
     if type(timestamp_ms) is not int or not 0 <= timestamp_ms <= TIMESTAMP_MS_MAX:
         raise InvalidRequest(f"timestamp_ms must be an integer of milliseconds since 1970, not {timestamp_ms!r}")
 
 
 def as_bytes(role: str, content: object) -> bytes | None:
-    """Returns the content as bytes. Raises `InvalidRequest` for text and everything else without bytes of its own."""
+    """Returns the content as bytes. Raises `InvalidRequest` for text and for objects without the buffer interface."""
     if content is None or isinstance(content, bytes):
         return content
     if isinstance(content, (bytearray, memoryview)):

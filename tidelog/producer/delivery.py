@@ -1,8 +1,8 @@
-"""The results of `send`: a promise per record that costs a few words, because its batch holds the rest.
+"""The awaitable results of `send`, one small object per record.
 
-A future per record would cost more than all else that `send` does. A `Delivery` is a pointer to its batch and a
-number in it; the batch has one outcome for all its records. Only somebody who waits pays for a future, and cancelling
-that wait cancels nothing else.
+A future per record would cost more than the rest of `send`. A `Delivery` is a reference to its batch and the record's
+index in it; the batch has one outcome for all its records. Only an `await` creates a future, and cancelling it has no
+other effect.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from tidelog.producer.accumulator import Batch
 
 
 class RecordMetadata(NamedTuple):
-    """The place of a record in its partition, and what was guaranteed when the broker said so.
+    """The position of a record in its partition, and the durability that the broker has acknowledged.
 
-    `offset` is None with acks=0, and for a repeated batch so old that the broker only knows it has it.
-    `timestamp_ms` is the record's own; a topic with log-append time stores the broker's instead. `acked_by` are the
-    node ids that had the record, `durability` how well (`fsynced`, `replicated`, `leader`, `none`).
+    `offset` is None with acks=0, and for a duplicate batch so old that the broker no longer knows its offset.
+    `timestamp_ms` is the record's own; a topic with log-append time stores the broker's instead. `acked_by` are the ids
+    of the brokers that had the record, `durability` is `fsynced`, `replicated`, `leader` or `none`.
     """
 
     topic: str
@@ -33,9 +33,10 @@ class RecordMetadata(NamedTuple):
 
 
 class Delivery:
-    """A record on its way. `await` it, as often as you like, for its `RecordMetadata` or the error.
+    """The pending result of a sent record. Awaiting it, any number of times, returns its `RecordMetadata` or raises its
+    error.
 
-    Raises what the record failed with: a definite error (it is surely not in the log), or `DeliveryUnknown`.
+    The error is definite (the record is certainly not in the log), or `DeliveryUnknown`.
     """
 
     __slots__ = ("_batch", "_index", "_timestamp_ms")
@@ -46,11 +47,11 @@ class Delivery:
         self._timestamp_ms = timestamp_ms
 
     def done(self) -> bool:
-        """Returns True once the outcome is known."""
+        """Returns True once the record has succeeded or failed."""
         return self._batch.outcome is not None
 
     def hurry(self) -> None:
-        """Ends the linger of the record's batch: it goes out with the next request."""
+        """Ends the linger of the record's batch: it is sent with the next request."""
         self._batch.queue.hurry(self._batch)
 
     def __await__(self) -> Generator[object, None, RecordMetadata]:
@@ -61,10 +62,10 @@ class Delivery:
 
 
 class Deliveries:
-    """The records of one `send_batch`. `await` it for their metadata, in the order they were given.
+    """The pending results of one `send_batch`. Awaiting it returns the metadata of the records, in the order given.
 
-    Waits until all outcomes are known; then raises the first error, if any. Records of other batches may well have
-    been appended: `send` them one by one to know each one's fate.
+    Waits until all results are known; then raises the first error, if any. Records of other batches may have been
+    appended: `send` records singly to learn the result of each.
     """
 
     __slots__ = ("_count", "_spans", "_timestamp_ms")
@@ -78,11 +79,11 @@ class Deliveries:
         self._timestamp_ms = timestamp_ms
 
     def done(self) -> bool:
-        """Returns True once all outcomes are known."""
+        """Returns True once all records have succeeded or failed."""
         return all(batch.outcome is not None for batch, _, _ in self._spans)
 
     def hurry(self) -> None:
-        """Ends the linger of all batches concerned."""
+        """Ends the linger of the batches that contain these records."""
         for batch, _, _ in self._spans:
             batch.queue.hurry(batch)
 
@@ -103,15 +104,14 @@ class Deliveries:
 
 
 async def settled(batch: Batch) -> None:
-    """Waits until a batch's outcome is known."""
+    """Waits until the batch has succeeded or failed."""
     waiter = asyncio.get_running_loop().create_future()
     batch.watch(lambda: None if waiter.done() else waiter.set_result(None))
     await waiter
 
 
 def record_metadata(batch: Batch, index: int, timestamp_ms: int) -> RecordMetadata:
-    """Returns the metadata of one record of a batch whose outcome is known. Raises the error if the batch has
-    failed."""
+    """Returns the metadata of one record of a settled batch. Raises the batch's error if it has failed."""
     outcome = batch.outcome
     assert outcome is not None
     if isinstance(outcome, TidelogError):

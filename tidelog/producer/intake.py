@@ -1,7 +1,7 @@
-"""Room for records: the way to their topic, and an open batch with memory behind it.
+"""Acquires what a record needs before it is buffered: its topic's metadata, and an open batch with memory.
 
-`send` appends to a batch that is open and has room, and asks here only when there is none: once per topic and once
-per batch. So everything here may cost a few microseconds.
+`send` appends to an open batch with room, and calls this module only if there is none: once per topic and once per
+batch. So a few microseconds per call are acceptable.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from tidelog.transport.session import ClusterSession
 logger = logging.getLogger(__name__)
 
 DEPARTURE_TURNS = 12
-"""Turns of the event loop from an answer to the next request on its way."""
+"""Turns of the event loop from a response to the sending of the next request."""
 
 
 class Intake:
-    """The room for records while the producer is open. `routes` holds the topics that are known; none once it is
-    closed."""
+    """Opens batches for records while the producer is open. `routes` holds the known topics; it is empty after
+    `close`."""
 
     def __init__(self, session: ClusterSession, sender: Sender, options: ProducerOptions, entropy: Entropy) -> None:
         self.routes: dict[str, TopicRoute] = {}
@@ -41,7 +41,7 @@ class Intake:
         self._renewal: asyncio.Task[None] | None = None
 
     async def close(self) -> None:
-        """Takes no more records."""
+        """Rejects further records."""
         self.is_open = False
         self.routes.clear()
         if self._renewal is not None:
@@ -50,11 +50,12 @@ class Intake:
 
     @property
     def is_waiting(self) -> bool:
-        """True while somebody waits for memory."""
+        """True while a caller waits for memory."""
         return self._turn.locked()
 
     async def route(self, topic: str) -> TopicRoute:
-        """Finds the way to a topic, or looks again whether it changed. Raises `UnknownTopic`, `ClientClosed`."""
+        """Returns the route of a topic (its queues and partitioner), and refreshes stale metadata. Raises
+        `UnknownTopic`, `ClientClosed`."""
         self._check_usable()
         metadata = await self._session.topic(topic, timeout_s=self._options.max_block_s)
         self._check_usable()

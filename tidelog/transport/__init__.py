@@ -1,1 +1,1 @@
-"""How bytes get to brokers and back: HTTP sessions for clients, and the table of errors that cross the wire."""
+"""Network transport: HTTP sessions of clients, frame connections between brokers, and the errors of both."""

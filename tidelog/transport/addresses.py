@@ -1,4 +1,4 @@
-"""Addresses of brokers: the bootstrap list that every client takes, as base URLs."""
+"""The bootstrap addresses of clients, parsed into base URLs."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ HTTPS: Final = "https"
 SCHEMES: Final = (HTTP, HTTPS)
 DEFAULT_PORT = 8082
 BOOTSTRAP_TIMEOUT_S = 10.0
-"""How long the bootstrap addresses are tried: a mistyped one must not look like a slow one."""
+"""Seconds that a client tries its bootstrap addresses before it fails."""
 DEFAULT_BOOTSTRAP = f"http://127.0.0.1:{DEFAULT_PORT}"
 
 
 def parse_bootstrap(bootstrap: str | Sequence[str], scheme: str | None = None) -> tuple[str, ...]:
-    """Returns the base URLs of a comma list, or a list, of URLs or `host:port`, in its order, without repeats.
+    """Parses bootstrap addresses, URLs or `host:port`, from a comma-separated string or a list. Returns their base URLs
+    in the given order, without duplicates.
 
-    All have one scheme: `scheme`, or else that of those that name one, or else `http`. Raises `InvalidRequest` if the
-    list is empty, an entry is neither, or they differ.
+    All get the same scheme: `scheme` if given, else the one that an address names, else `http`. Raises `InvalidRequest`
+    if there is no address, an address is neither a URL nor `host:port`, or two schemes differ.
     """
     entries = bootstrap.split(",") if isinstance(bootstrap, str) else bootstrap
     texts = [entry.strip() for entry in entries if entry.strip()]

@@ -1,8 +1,8 @@
-"""How long to wait before trying again: exponential, jittered, bounded (Kafka: `retry.backoff.ms`, `.max.ms`).
+"""Retry backoff: exponential, jittered, bounded (Kafka: `retry.backoff.ms`, `retry.backoff.max.ms`).
 
-The jitter takes away up to half: clients that lost the same broker at the same moment come back spread out. Where the
-client's budget for repetitions is used up (`retry_budget.py`), the wait is `EXHAUSTED_S`. What an overloaded broker
-asks for by `Retry-After` is granted up to as much.
+The jitter takes away up to half of a wait, so that clients that lost the same broker at the same moment do not return
+at the same moment. Once the client's retry budget (`retry_budget.py`) is used up, a wait is `EXHAUSTED_S`. A
+`Retry-After` of an overloaded broker is respected up to that bound.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ def _unlimited() -> bool:
 
 
 class Backoff:
-    """Waits for the retries of one request; `reset` when something went well.
+    """The waits between the retries of one request. The caller calls `reset` after a success.
 
-    `may_retry` is asked once for each: False if the client repeats too much altogether.
+    `may_retry` is called once per retry; it returns False when the client's retry budget is used up, which makes the
+    wait longer.
     """
 
     def __init__(
@@ -42,7 +43,8 @@ class Backoff:
         self._attempts = 0
 
     def next_s(self, at_least_s: float = 0.0) -> float:
-        """Returns the seconds to wait before the next try: at least what a broker asked for, within the bound."""
+        """Returns the seconds to wait before the next retry: at least `at_least_s`, the `Retry-After` of a broker,
+        within the bound."""
         ceiling = min(self._max_s, self._initial_s * 2.0 ** min(self._attempts, DOUBLINGS_MAX))
         self._attempts += 1
         if not self._may_retry():

@@ -1,17 +1,17 @@
-"""HTTP requests to one broker: the cheapest way through aiohttp, and every way that a request can end.
+"""HTTP requests to one broker, and the three outcomes of a request.
 
-A request costs a client 60 to 110 us of CPU, nearly all of it inside aiohttp; what can be left away is: cookies,
-automatic headers, redirects, proxies, decompression, JSON. Bodies of several batches go out as they are
+A request costs a client 60 to 110 us of CPU, nearly all of it inside aiohttp. Therefore cookies, automatic headers,
+redirects, proxies, decompression and aiohttp's JSON are not used. A body of several batches is written buffer by buffer
 (`Pieces`), never joined, because a fresh megabyte costs more in page faults than its way through the kernel.
 
-How a request ends decides about retries, so it is told apart here and nowhere else:
+How a request ends decides about retries, so only this module distinguishes the outcomes:
 
-- an answer, whatever its status: `Answer`;
-- no connection: `ConnectFailed`, surely not sent;
-- anything after that, a cut or a timeout: `NoAnswer`, unknown.
+- an HTTP response, whatever its status: `Answer`;
+- no connection, so the request was certainly not sent: `ConnectFailed`;
+- a cut or a timeout after that, so the outcome is unknown: `NoAnswer`.
 
-A pooled connection is given up after `KEEPALIVE_S` of rest, before a broker closes it, so that an idle client does
-not take a connection that dies under its next request for an unknown outcome.
+A pooled connection is closed after `KEEPALIVE_S` without a request, before the broker closes it. Otherwise the next
+request of an idle client might meet a closed connection, and its outcome would be unknown.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ READ_BUFFER_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer of a broker: status, headers (any case), the whole body."""
+    """An HTTP response of a broker: status, headers (case-insensitive names), and the whole body."""
 
     status: int
     headers: Mapping[str, str]
@@ -53,22 +53,24 @@ class Answer:
 
     @property
     def error(self) -> TidelogError | None:
-        """The exception this answer stands for; None for a success. Redirects are no success: nobody sends them."""
+        """The exception for a response with a status of 300 or more; None for a success. Brokers send no redirects, so
+        a redirect is an error."""
         return None if self.status < 300 else error_from_answer(self.status, self.headers, self.body)
 
     @property
     def lost(self) -> tuple[LostRange, ...]:
-        """The accepted losses that a read has passed. Raises `NoAnswer` if they make no sense."""
+        """The offset ranges inside a fetched range that were given up as lost by an operator. Raises `NoAnswer` if the
+        header is malformed."""
         return lost_from_answer(self.headers.get(LOST_HEADER))
 
     @property
     def retry_after_s(self) -> float:
-        """Seconds that a broker asked the client to stay away, because it is overloaded, or the client's share is used
-        up; 0 if it did not.
+        """The `Retry-After` seconds of a response with which a broker rejects an overload or an exceeded quota;
+        otherwise 0.
 
-        The header counts whole seconds and comes with each 429 and 503. What other refusals are for mostly passes
-        sooner, as a leader's lease comes with the next heartbeat: when to repeat those is for the client's own backoff
-        to say.
+        The header counts whole seconds and comes with each 429 and 503. Other 503 responses concern conditions that
+        mostly pass sooner, such as a leader's lease that the next heartbeat brings, so the client's own backoff decides
+        there.
         """
         text = self.headers.get("Retry-After", "")
         is_asked = text.isascii() and text.isdigit() and isinstance(self.error, Overloaded | QuotaExceeded)
@@ -76,7 +78,7 @@ class Answer:
 
 
 class Pieces(Payload):
-    """A request body in several buffers, written one after the other without joining them."""
+    """An HTTP request body of several buffers, which are written one after the other without joining them."""
 
     _autoclose = True  # nothing to close: the buffers are the caller's
 
@@ -86,21 +88,21 @@ class Pieces(Payload):
         self._size = sum(map(len, pieces))
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
-        """Returns the body as text, as aiohttp's `Payload` asks for; batches never are."""
+        """Returns the body as text; required by aiohttp's `Payload` and unused for batches."""
         return b"".join(self._pieces).decode(encoding, errors)
 
     async def write(self, writer: AbstractStreamWriter) -> None:
-        """Writes all pieces, waiting where the connection is slower than we are."""
+        """Writes all buffers, with flow control of the connection."""
         for piece in self._pieces:
             await writer.write(piece)
 
     async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
-        """Writes all pieces, as `write` does: the length is known and right."""
+        """Writes all buffers. `content_length` is ignored: it equals their total size."""
         await self.write(writer)
 
 
 class Connections:
-    """A bounded pool of keep-alive connections. Opened and closed inside one event loop."""
+    """A bounded pool of keep-alive HTTP connections, opened and closed inside one event loop."""
 
     def __init__(
         self,
@@ -110,8 +112,8 @@ class Connections:
         context: ssl.SSLContext | None = None,
         credentials: Credentials | None = None,
     ) -> None:
-        """Each request says the `client_id`, and shows the `credentials`; `context` is for https. Raises `ValueError`
-        for a client id that no header can hold."""
+        """`client_id` and the `credentials` are sent as headers of each request; `context` is the TLS context for
+        https. Raises `ValueError` for a client id that is no valid header value."""
         if not (client_id.isprintable() and len(client_id) <= CLIENT_ID_CHARS_MAX):
             raise ValueError(f"a client id has at most {CLIENT_ID_CHARS_MAX} characters, all of them printable")
         self._headers = {CLIENT_ID: client_id} if client_id else {}
@@ -121,7 +123,7 @@ class Connections:
         self._session: aiohttp.ClientSession | None = None
 
     async def open(self) -> None:
-        """Takes the pool into use; needs no broker. Idempotent."""
+        """Creates the pool, without connecting to a broker. Idempotent."""
         if self._session is not None:
             return
         connector = aiohttp.TCPConnector(
@@ -143,7 +145,7 @@ class Connections:
         )
 
     async def close(self) -> None:
-        """Cuts all connections. Idempotent."""
+        """Closes all connections. Idempotent."""
         session, self._session = self._session, None
         if session is not None:
             await session.close()
@@ -157,8 +159,9 @@ class Connections:
         headers: Mapping[str, str] | None = None,
         timeout_s: float,
     ) -> Answer:
-        """Sends a request once; a second time if a broker does not take the credentials and there are new ones. Raises
-        `ConnectFailed`, `NoAnswer` or `ClientClosed`; an error status is an `Answer`."""
+        """Sends a request once, and a second time if the broker rejects the credentials and newer ones can be read.
+        Raises `ConnectFailed`, `NoAnswer` or `ClientClosed`; a response with an error status is returned as an
+        `Answer`."""
         credentials, loop = self._credentials, asyncio.get_running_loop()
         if credentials is None:
             return await self._request(method, url, body, headers, timeout_s)

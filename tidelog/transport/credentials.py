@@ -1,8 +1,7 @@
-"""The credentials that a client shows, a token or a user's name and password, as one HTTP header.
+"""Credentials of a client, a token or a user's name and password, as the HTTP header `Authorization`.
 
-A file may come to hold another token or password: those of other issuers end within the hour, and are replaced while
-programs run. So it is read again once in a while, and at once when a broker does not take what was shown. What is
-secret is in no `repr`, no error and no log.
+Tokens and passwords in files change while programs run; tokens of some issuers expire within the hour. So the file is
+read again periodically, and at once when a broker rejects the credentials. No `repr`, error or log contains the secret.
 """
 
 from __future__ import annotations
@@ -16,48 +15,49 @@ from typing import Final
 from tidelog.model.errors import InvalidRequest
 
 LOOK_S: Final = 1.0
-"""The seconds (s) after which a file may be read again."""
+"""Seconds after which a credentials file is read again."""
 
 
 class Credentials:
-    """The value of the header `Authorization`."""
+    """The value of the header `Authorization`, renewed from its source from time to time."""
 
     __slots__ = ("_looked_s", "_make", "header")
 
     def __init__(self, make: Callable[[], str]) -> None:
-        """Raises what `make` does, which is called again later."""
+        """`make` returns the value of the header; it is called here and again later. Raises what `make` raises."""
         self.header = make()
         self._make = make
         self._looked_s = -math.inf
 
     def __repr__(self) -> str:
-        """Returns nothing of the secret."""
+        """Returns a text without the secret."""
         return f"Credentials({self.header.partition(' ')[0]})"
 
     def look(self, now_s: float) -> None:
-        """Makes the header anew if it is time for that. A file that is of no use now is left for later."""
+        """Renews the header if `LOOK_S` have passed since the last time. Keeps the present header if the file is
+        invalid."""
         if now_s >= self._looked_s + LOOK_S:
             self._looked_s = now_s
             with contextlib.suppress(InvalidRequest):
                 self.header = self._make()
 
     def are_others(self, shown: str, now_s: float) -> bool:
-        """Returns True if there is something else to show than what a broker has not taken."""
+        """Renews the header now. Returns True if it differs from `shown`, the header that a broker rejected."""
         self._looked_s = -math.inf
         self.look(now_s)
         return self.header != shown
 
 
 def basic(user: str, password: Callable[[], str]) -> Credentials:
-    """Returns the credentials of a user. Raises `InvalidRequest` for a name that HTTP cannot say, and what `password`
-    raises."""
+    """Returns the credentials of a user, for HTTP basic authentication. Raises `InvalidRequest` for a name with a
+    colon, and what `password` raises."""
     if ":" in user:
         raise InvalidRequest("a user's name has no colon")
     return Credentials(lambda: "Basic " + b64encode(f"{user}:{password()}".encode()).decode())
 
 
 def bearer(read: Callable[[], str]) -> Credentials:
-    """Returns the credentials of a token `ID.SECRET`, or a JSON Web Token. Raises `InvalidRequest` for what is none,
+    """Returns the credentials of a token: `ID.SECRET` or a JSON Web Token. Raises `InvalidRequest` for any other text,
     and what `read` raises."""
     return Credentials(lambda: _bearer(read()))
 

@@ -1,14 +1,13 @@
-"""The table of HTTP error answers and their exceptions, and what a client may conclude when there is no answer at all.
+"""The table of HTTP error responses and their exceptions, and the errors of requests that got no response.
 
-A broker says `{"error_code", "message"}`; the code names the exception (`tidelog.model.errors`). A code this version
-does not know becomes the nearest exception of its status, so that a newer broker never makes an older client
-misjudge what is definite.
+A broker's error body is `{"error_code", "message"}`; the code determines the exception (`tidelog.model.errors`). A code
+that this version does not know becomes the closest exception with the same HTTP status. So an older client still
+distinguishes definite errors of a newer broker from indefinite ones.
 
-Some faults never cross the wire, because no broker saw or answered the request. They are `TidelogError`s as well, so
-that one rule decides about retries:
+Some errors arise in the client only. They are `TidelogError`s as well, so that one rule decides about retries:
 
 - `ConnectFailed`, `BufferFull`, `DeliveryExpired`: definite, nothing was sent.
-- `NoAnswer`, `DeliveryUnknown`: indefinite, the request may have done its work.
+- `NoAnswer`, `DeliveryUnknown`: indefinite, the broker may have executed the request.
 """
 
 from __future__ import annotations
@@ -52,20 +51,20 @@ class BufferFull(TidelogError):
 
 
 class DeliveryExpired(TidelogError):
-    """`delivery_timeout_ms` passed before the record could be appended; surely it was not."""
+    """The record was certainly not appended, and `delivery_timeout_ms` has passed."""
 
     code = 50382
 
 
 class NoAnswer(TidelogError):
-    """The request was sent and the answer never came: the connection was cut, or time ran out."""
+    """The request was sent, but no response came: the connection was cut, or the request timed out."""
 
     code = 50480
     retriable = True
 
 
 class DeliveryUnknown(TidelogError):
-    """The record was sent at least once, and whether it was appended could not be found out."""
+    """The record was sent at least once, and it is unknown whether it was appended."""
 
     code = 50481
 
@@ -97,7 +96,7 @@ _BY_STATUS: Final[Mapping[int, type[TidelogError]]] = MappingProxyType(
 
 
 class ErrorBody(msgspec.Struct, frozen=True):
-    """The body of every error answer: the code's first three digits are the status."""
+    """The JSON body of every error response. The first three digits of `error_code` are the HTTP status."""
 
     error_code: int
     message: str
@@ -107,7 +106,7 @@ _ERROR_BODY = msgspec.json.Decoder(ErrorBody)
 
 
 def error_from_answer(status: int, headers: Mapping[str, str], body: bytes) -> TidelogError:
-    """Returns the exception that an answer with a status of 300 or more stands for."""
+    """Returns the exception for a response with a status of 300 or more."""
     try:
         error_body = _ERROR_BODY.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):  # msgspec lets the second one through
@@ -116,7 +115,8 @@ def error_from_answer(status: int, headers: Mapping[str, str], body: bytes) -> T
 
 
 def decode_answer(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
-    """Decodes the body of a successful answer. Raises `NoAnswer` if it is something else: that is no tidelog broker."""
+    """Decodes the body of a successful response. Raises `NoAnswer` if it is malformed, since the sender is then no
+    tidelog broker."""
     try:
         return decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:  # msgspec lets the second one through
@@ -124,8 +124,8 @@ def decode_answer(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
 
 
 def lost_from_answer(header: str | None) -> tuple[LostRange, ...]:
-    """Returns the accepted losses that a read has passed, by the header of its answer. Raises `NoAnswer` if that makes
-    no sense."""
+    """Returns the offset ranges that were given up as lost, parsed from the header of a fetch response. Raises
+    `NoAnswer` if the header is malformed."""
     # An answer that is taken without it would have the reader skip records in silence.
     try:
         return parse_lost(header or "")
@@ -134,7 +134,8 @@ def lost_from_answer(header: str | None) -> tuple[LostRange, ...]:
 
 
 def error_from_code(code: int, message: str, headers: Mapping[str, str] = MappingProxyType({})) -> TidelogError:
-    """Returns the exception of a five-digit code, as it stands in error bodies and in receipts."""
+    """Returns the exception for a five-digit error code, as in error bodies and in the per-batch results of a produce
+    response."""
     kind = _BY_CODE.get(code)
     if kind is None:
         return _error_of_status(code // 100, f"{message} (error code {code})")
@@ -146,7 +147,7 @@ def error_from_code(code: int, message: str, headers: Mapping[str, str] = Mappin
 
 
 def no_broker_answers(addresses: Iterable[str], timeout_s: float, error: TidelogError) -> ConnectFailed:
-    """Returns the error of a client that found its cluster at none of its bootstrap addresses."""
+    """Returns the error of a client that reached no broker at any of its bootstrap addresses."""
     return ConnectFailed(f"no broker answers at {', '.join(addresses)} within {timeout_s:g} s: {error.message}")
 
 

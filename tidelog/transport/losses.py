@@ -1,4 +1,4 @@
-"""The answers of a broker about offsets that are lost on every disk, and were given up (REST v3, `losses`)."""
+"""The REST responses about offsets whose records are lost on every replica (REST v3, `losses`)."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ import msgspec
 
 
 class Statement(msgspec.Struct, frozen=True):
-    """The answer of one replica: `damaged`, `missing`, `deleted`, `unreachable`, `unknown`, or `good copy`; of `votes`
-    what it has."""
+    """What one replica reports about a lost range: `damaged`, `missing`, `deleted`, `unreachable`, `unknown`, or `good
+    copy`. For given-up votes: the state of the replica's log."""
 
     broker_id: int
     status: str
 
 
 class AcceptedLoss(msgspec.Struct, frozen=True):
-    """A range that was given up; `end_offset` is exclusive. If `given_up` is `votes`, not `records`, the partition went
-    on from replicas that ended at `start_offset`, or -1 if none was asked; more is not known of what was lost."""
+    """A lost range that an operator has given up; `end_offset` is exclusive.
+
+    If `given_up` is `records`, these offsets were given up. If it is `votes`, the partition continued without a
+    majority, from replicas whose logs ended at `start_offset`, or at -1 if none answered.
+    """
 
     topic_name: str
     partition_id: int
@@ -25,19 +28,19 @@ class AcceptedLoss(msgspec.Struct, frozen=True):
     accepted_at_ms: int
     accepted_by: str
     accepted_via: int
-    """The broker that was asked."""
+    """The id of the broker that received the request."""
     statements: tuple[Statement, ...]
     digests: tuple[str, ...]
-    """The batches that lay there, as far as a catalog still named them."""
+    """Digests of the lost batches, as far as a replica's catalog still lists them."""
 
 
 class DamagedPiece(msgspec.Struct, frozen=True):
-    """A damaged batch, or offsets of which no catalog row is left."""
+    """A damaged batch, or a range of offsets without a row in the catalog of batches."""
 
     start_offset: int
     end_offset: int
     kept_because: str | None
-    """Why it cannot be given up; None if it can."""
+    """The reason why the batch cannot be given up; None if it can."""
     statements: tuple[Statement, ...]
     digest: str | None
     bytes: int | None
@@ -45,25 +48,25 @@ class DamagedPiece(msgspec.Struct, frozen=True):
 
 
 class Remains(msgspec.Struct, frozen=True):
-    """The remains of a partition that nobody can lead."""
+    """The surviving replicas of a partition that has lost its majority and can elect no leader."""
 
     brokers: tuple[int, ...]
-    """The partition goes on with these."""
+    """Ids of the brokers with which the partition would continue."""
     source: int | None
-    """The one that the others follow; None if that is none of them."""
+    """Id of the broker whose log the others would copy; None if no survivor has one."""
     end_offset: int
     statements: tuple[Statement, ...]
 
 
 class LossesJudged(msgspec.Struct, frozen=True):
-    """The judgement of a partition, and whether what is lost was given up."""
+    """The result of a request to give up lost offsets of a partition: what is lost, and whether it was given up."""
 
     accepted: bool
     pieces: tuple[DamagedPiece, ...]
     refusals: tuple[str, ...]
-    """Why nothing is given up."""
+    """Reasons why nothing is given up."""
     accepted_before: tuple[AcceptedLoss, ...]
     is_whole: bool
-    """False if there is more than one request judges."""
+    """False if the partition has more damaged offsets than one request examines."""
     remains: Remains | None = None
-    """If votes were to be given up."""
+    """The surviving replicas; set if the request was to give up votes."""

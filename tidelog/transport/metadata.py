@@ -1,8 +1,7 @@
-"""The metadata that a client has of its cluster: the brokers, and the leader of each partition (`GET /metadata`).
+"""A client's cached metadata: the brokers, and the leader of each partition (`GET /metadata`).
 
-A cache of answers, never of wishes: an entry is used until it is `metadata_max_age_s` old or an error says that it
-is wrong. It may be stale at any time, and staleness costs a hop or a retry, never correctness, because every broker
-judges for itself what it leads and forwards what it does not.
+An entry is used until it is `metadata_max_age_s` old or an error contradicts it. Stale metadata costs a hop or a retry,
+never correctness, because each broker itself knows which partitions it leads and forwards requests for the others.
 
 Pure: the time is an argument.
 """
@@ -19,14 +18,15 @@ from tidelog.transport.addresses import HTTP, base_url
 
 
 class BrokerMetadata(msgspec.Struct, frozen=True):
-    """A live broker and where its HTTP listener is."""
+    """A live broker and the address of its HTTP listener."""
 
     node_id: int
     host: str
     port: int
     rack: str | None = None
     scheme: str = HTTP
-    """The scheme of the client that asked (`with_scheme`): brokers do not tell theirs."""
+    """`http` or `https`: the scheme that the client uses for all brokers (`with_scheme`). It is not part of a broker's
+    response."""
 
     @property
     def address(self) -> str:
@@ -35,7 +35,7 @@ class BrokerMetadata(msgspec.Struct, frozen=True):
 
 
 class PartitionVoter(msgspec.Struct, frozen=True):
-    """A broker's disk that votes in a partition's log; the id is this disk's for ever."""
+    """One voter of a partition's Paxos group: a log directory of a broker, with a permanent id."""
 
     broker_id: int
     voter_id: int
@@ -50,13 +50,14 @@ class PartitionMetadata(msgspec.Struct, frozen=True):
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     elr: tuple[int, ...] = ()
-    """Not in sync, but holding everything acknowledged (KIP-966). A broker of an older version does not tell."""
+    """Ids of brokers that are not in the ISR but have all acknowledged records (KIP-966, eligible leader replicas).
+    Empty from a broker of an older version."""
     voters: tuple[PartitionVoter, ...] = ()
-    """The voters of a partition that commits by majority; else empty."""
+    """The voters of a partition that commits by majority; empty for other partitions."""
 
 
 class TopicMetadata(msgspec.Struct, frozen=True):
-    """A topic; `partitions` are in order of their numbers, without gaps."""
+    """A topic and its partitions, in the order of their numbers and without gaps."""
 
     name: str
     topic_id: str
@@ -66,7 +67,7 @@ class TopicMetadata(msgspec.Struct, frozen=True):
 
 
 class ClusterMetadata(msgspec.Struct, frozen=True):
-    """The answer of `GET /metadata`: all brokers, and the topics that were asked for and exist."""
+    """The response to `GET /metadata`: all brokers, and those of the requested topics that exist."""
 
     cluster_id: str
     controller_id: int
@@ -75,7 +76,7 @@ class ClusterMetadata(msgspec.Struct, frozen=True):
 
 
 def with_scheme(answer: ClusterMetadata, scheme: str) -> ClusterMetadata:
-    """Returns the answer for a client that speaks this scheme to all brokers."""
+    """Returns the metadata with `scheme` set in all brokers."""
     if scheme == HTTP:
         return answer
     brokers = tuple(msgspec.structs.replace(broker, scheme=scheme) for broker in answer.brokers)
@@ -89,7 +90,7 @@ class _Entry:
 
 
 class MetadataCache:
-    """The newest answers, by topic."""
+    """The latest metadata of each topic."""
 
     def __init__(self, *, max_age_s: float) -> None:
         self._max_age_s = max_age_s
@@ -97,7 +98,7 @@ class MetadataCache:
         self._topics: dict[str, _Entry] = {}
 
     def apply(self, answer: ClusterMetadata, asked: tuple[str, ...], now_s: float) -> None:
-        """Takes an answer in; topics that were asked for and are not in it do not exist."""
+        """Stores a response; `asked` topics that it does not contain are removed as nonexistent."""
         self._brokers = {broker.node_id: broker for broker in answer.brokers}
         for name in asked:
             self._topics.pop(name, None)
@@ -105,24 +106,24 @@ class MetadataCache:
             self._topics[topic.name] = _Entry(topic, now_s)
 
     def topic(self, name: str) -> TopicMetadata | None:
-        """Returns the metadata of a topic, fresh or not; None if it is not known."""
+        """Returns the metadata of a topic, fresh or stale; None if the topic is unknown."""
         entry = self._topics.get(name)
         return None if entry is None else entry.topic
 
     def is_fresh(self, name: str, now_s: float) -> bool:
-        """Returns True if the topic is known and its entry is young."""
+        """Returns True if the topic is known and its entry is neither too old nor invalidated."""
         entry = self._topics.get(name)
         return entry is not None and now_s - entry.fetched_s < self._max_age_s
 
     def invalidate(self, name: str) -> None:
-        """Marks a topic's entry as stale; it serves until there is a better one."""
+        """Marks a topic's entry as stale; it is used until newer metadata arrives."""
         entry = self._topics.get(name)
         if entry is not None:
             self._topics[name] = _Entry(entry.topic, -math.inf)
 
     def is_led_since(self, name: str, partition: int, leader_epoch: int) -> bool:
-        """Returns True if the partition's leader is known, of this epoch or a later one; or if nothing is known of
-        it."""
+        """Returns True if the partition's known leader has this leader epoch or a later one, or if nothing is known
+        about the partition."""
         entry = self._topics.get(name)
         if entry is None or not 0 <= partition < len(entry.topic.partitions):
             return True
@@ -138,7 +139,7 @@ class MetadataCache:
         return [broker.address for broker in self._brokers.values()]
 
     def broker_address(self, node_id: int) -> str | None:
-        """Returns the base URL of a broker; None if there is no such live one."""
+        """Returns the base URL of a broker; None if no live broker has this id."""
         broker = self._brokers.get(node_id)
         return None if broker is None else broker.address
 

@@ -1,6 +1,6 @@
-"""The first and last offsets of partitions, many in one request (`POST /offsets`, Kafka's ListOffsets).
+"""Start and end offsets of partitions, many per request (`POST /offsets`, Kafka's ListOffsets).
 
-Asked of any broker: one that does not lead a partition asks the one that does.
+Any broker answers: it queries the leaders of partitions that it does not lead.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ if TYPE_CHECKING:  # who only wants the structs, as Spark's workers do, is spare
 
 JSON_HEADERS = {"Content-Type": "application/json"}
 PARTITIONS_MAX = 1000
-"""Partitions of one request; more take several."""
+"""Partitions per request; more partitions are split into several requests."""
 
 
 class OffsetQuery(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A question for one partition's offsets. With `timestamp` (ms) it asks also for the first offset of that time or
-    later; with `high_watermark` the answer may wait until the partition has another one."""
+    """A query for one partition's offsets. With `timestamp` (ms) the result includes the first offset with that time or
+    a later one; with `high_watermark` the broker may delay the response until the partition's high watermark differs
+    from this."""
 
     topic: str
     partition: int
@@ -33,10 +34,10 @@ class OffsetQuery(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class PartitionOffsets(msgspec.Struct, frozen=True):
-    """The extent of one partition, or why it is not known (`error_code`, `message`).
+    """The log start offset and high watermark of one partition, or an error (`error_code`, `message`).
 
-    `offset` and `timestamp` are those of the first record that is not older than the timestamp asked for; None if
-    there is none.
+    `offset` and `timestamp` are those of the first record that is not older than the queried timestamp; None if there
+    is none.
     """
 
     topic: str
@@ -58,16 +59,16 @@ class PartitionOffsets(msgspec.Struct, frozen=True):
 
     @property
     def error(self) -> TidelogError | None:
-        """The exception this entry stands for, if it is no answer."""
+        """The exception for the entry's error code; None for a success."""
         return None if self.error_code is None else error_from_code(self.error_code, self.message or "")
 
     @property
     def may_be_known_soon(self) -> bool:
-        """True if the error passes by itself, as that of a partition whose leader is changing."""
+        """True if the entry's error is transient, for example while a partition elects a leader."""
         return self.error is not None and self.error.retriable and not isinstance(self.error, DamagedBatch)
 
     def extent(self) -> tuple[int, int]:
-        """Returns log start offset and high watermark. Raises the entry's error."""
+        """Returns the log start offset and the high watermark. Raises the entry's error."""
         if self.error is not None:
             raise self.error
         assert self.log_start_offset is not None and self.high_watermark is not None
@@ -79,7 +80,7 @@ class _Request(msgspec.Struct, frozen=True):
 
 
 class OffsetsAnswer(msgspec.Struct, frozen=True):
-    """The answers to offset queries: one entry per query, in their order."""
+    """The response to a list of offset queries: one entry per query, in the same order."""
 
     partitions: list[PartitionOffsets]
 
@@ -91,7 +92,8 @@ _ANSWER = msgspec.json.Decoder(OffsetsAnswer)
 async def fetch_offsets(
     session: ClusterSession, queries: Sequence[OffsetQuery], *, timeout_s: float | None = None
 ) -> list[PartitionOffsets]:
-    """Asks for the offsets of partitions: one entry per query, in their order; a partition's error is in its entry."""
+    """Fetches the offsets of partitions. Returns one entry per query, in the same order; the error of a partition is in
+    its entry."""
     offsets: list[PartitionOffsets] = []
     for start in range(0, len(queries), PARTITIONS_MAX):
         body = _ENCODER.encode(_Request(queries[start : start + PARTITIONS_MAX]))
@@ -101,7 +103,8 @@ async def fetch_offsets(
 
 
 async def wait_for_offsets(session: ClusterSession, queries: Sequence[OffsetQuery]) -> list[PartitionOffsets]:
-    """Does as `fetch_offsets`, and asks again for partitions whose error passes, up to the request timeout."""
+    """Fetches the offsets of partitions, and retries those with a transient error until the request timeout. Returns
+    one entry per query, in the same order."""
     import asyncio  # noqa: PLC0415 - Spark's planner imports this module, and needs no event loop
 
     deadline_s = asyncio.get_running_loop().time() + session.request_timeout_s

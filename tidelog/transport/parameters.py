@@ -1,8 +1,9 @@
-"""The keyword parameters of the clients: Kafka's names, the short names of old, and a word for those that are neither.
+"""Keyword parameters of the clients: Kafka's names, old aliases, and a helpful error for unknown names.
 
 A constructor's signature has Kafka's names only, for readers, editors and type checkers. `client_parameters` wraps it:
-an alias becomes the name that it stands for, and a name that nobody knows is answered with the nearest one. What all
-clients take to secure their connections is written down once (`security.py`): a constructor takes it as `**security`.
+an alias is replaced by the parameter's name, and the error for an unknown name suggests the closest one. The parameters
+for TLS and authentication, common to all clients, are defined once (`security.py`): constructors take them as
+`**security`.
 """
 
 from __future__ import annotations
@@ -18,15 +19,16 @@ from tidelog.transport.security import ALIASES, Security
 P = ParamSpec("P")
 Client = TypeVar("Client")
 NEAR: Final = 0.5
-"""How alike a suggestion must be, of 1 for the same (`difflib`)."""
+"""Minimum similarity of a suggested parameter name, from 0 to 1 for equal names (`difflib`)."""
 
 
 def client_parameters(
     **aliases: str,
 ) -> Callable[[Callable[Concatenate[Client, P], None]], Callable[Concatenate[Client, P], None]]:
-    """Decorates an `__init__`: each keyword is an old name, its value the parameter's name today.
+    """Decorates the `__init__` of a client so that it accepts old names: each keyword is an alias, its value the
+    parameter's name.
 
-    A call that gives both, or a parameter that there is not, raises `TypeError`.
+    A call with both names, or with an unknown parameter, raises `TypeError`.
     """
 
     def decorate(init: Callable[Concatenate[Client, P], None]) -> Callable[Concatenate[Client, P], None]:
@@ -49,7 +51,7 @@ def client_parameters(
 
 
 def _spelled_out(signature: inspect.Signature) -> inspect.Signature:
-    """Returns the signature with what `**security` stands for."""
+    """Returns the signature with `**security` replaced by the security parameters."""
     parameters = dict(signature.parameters)
     if parameters.pop("security", None) is None:
         return signature
@@ -69,7 +71,8 @@ def _rename(client: str, arguments: dict[str, Any], names: list[str], aliases: d
 
 
 def _nearest(name: str, names: Iterable[str]) -> str:
-    """Suggests the parameter whose words are most alike, in whatever order they come, or else names all there are."""
+    """Returns a hint for an unknown parameter: the one whose words are most similar, in any order, or else all
+    parameters."""
     by_words = {_words(parameter): parameter for parameter in names}
     near = get_close_matches(_words(name), by_words, n=1, cutoff=NEAR)
     return f"did you mean {by_words[near[0]]!r}?" if near else f"there are {', '.join(sorted(by_words.values()))}"

@@ -1,19 +1,15 @@
-"""The presence of a broker, for as long as a client or another broker waits for its answers.
+"""Detection of brokers that hang: they accept requests and answer none (`Presence`).
 
-A broker that hangs (its process is stopped, its event loop waits for a disk) takes what it is sent, and says nothing.
-A request's own timeout allows for the slowest answer, so it is the wrong measure for that. Instead:
+The timeout of a request allows for the slowest answer, so it is too long for detecting a broker that hangs (a stopped
+process, an event loop that waits for a disk). Instead:
 
-- Every answer shows that the broker is there.
-- If an answer is overdue, and none at all has come for `QUIET_S`, the broker is asked for what costs it nothing. It
-  need not be quick with the answer that it owes, only with this one.
-- If that is not answered either, it is *silent*: whatever waits for it ends with `Silent`. How long is long enough
-  follows from what the broker has lately taken to answer: under load all is slow, and a client that gave up then would
-  send the same again, and add to the load. Between brokers most requests wait for something by themselves, and nobody
-  knows for how long; so there only an answer to the question says more than `slow_s_max` of how slow a broker is.
+- Every response shows that the broker runs.
+- If a response is overdue, and no response at all has come for `QUIET_S`, the broker is sent a cheap probe. It has to answer the probe soon, not the overdue request.
+- If the probe is not answered either, the broker is *silent*: all waits for its responses end with `Silent`. The time allowed for a probe follows from the slowest recent response: under load everything is slow, and clients that gave up would resend and add to the load. Between brokers most requests wait by themselves for unknown times, so there only the responses to probes count beyond `slow_s_max`.
 
-A request that waits by itself, such as a long poll, is overdue only when it has waited as long as it asked to. A client
-that did not run itself (its process was stopped) finds the answers that came meanwhile before it may call the broker
-silent, since its question takes a turn of the loop at the least.
+A request that waits by itself, such as a long poll, is overdue only after its own wait. A client whose process was
+stopped reads the responses that arrived meanwhile before it can find a broker silent, since a probe takes at least one
+turn of the event loop.
 """
 
 from __future__ import annotations
@@ -24,24 +20,24 @@ from contextlib import asynccontextmanager
 from math import inf
 
 QUIET_S = 0.5
-"""The seconds without an answer after which the broker is asked whether it is there."""
+"""Seconds without a response after which the broker is probed."""
 PATIENCE_S_MIN, PATIENCE_S_MAX = 0.5, 10.0
-"""Bounds of how long it may take to say that it is."""
+"""Bounds, in seconds, of the time allowed for the response to a probe."""
 PATIENCE_FACTOR = 2.0
-"""The patience is this many times the slowest answer of late."""
+"""Factor from the slowest recent response to the time allowed for a probe."""
 LATE_S = 30.0
-"""An answer's slowness is remembered for one to two of these."""
+"""Seconds of the periods over which slow responses are remembered: the present and the previous period count."""
 
 
 class Silent(TimeoutError):
-    """The broker takes requests and answers none; whether it will do what it was sent is unknown."""
+    """The broker accepts requests and answers none; the outcome of a sent request is unknown."""
 
 
 GiveUp = Callable[["Silent"], None]
 
 
 class Presence:
-    """The presence of one broker, for somebody who waits for its answers."""
+    """Detects whether one broker hangs, for callers that wait for its responses."""
 
     def __init__(
         self,
@@ -52,10 +48,10 @@ class Presence:
         slow_s_max: float = inf,
         on_silent: Callable[[], None] | None = None,
     ) -> None:
-        """`ask` asks it for something cheap; True if it has answered within the seconds that are given.
+        """`ask` sends a probe; it returns True if the broker answered within the given seconds.
 
-        `on_silent` is called when it turns out to be silent, and again for as long as it stays so: then it is asked on,
-        whether anything waits for it or not.
+        `on_silent` is called when the broker turns out to be silent, and repeatedly while it stays so; then probes
+        continue even if no response is awaited.
         """
         self._name = name
         self._ask = ask
@@ -64,9 +60,9 @@ class Presence:
         self._on_silent = on_silent
         self._is_silent = False
         self._due_s: dict[GiveUp, float] = {}
-        """When each answer that is waited for is overdue, by what gives it up."""
+        """The time at which each awaited response is overdue, by the function that ends its wait."""
         self._missed_s = inf
-        """When the first was overdue of those that were not waited for any longer, since anything was heard."""
+        """The earliest due time of responses that timed out since the last response; infinite if none has."""
         self._heard_s = 0.0
         self._slowest = [0.0, 0.0]
         self._period_ends_s = 0.0
@@ -79,14 +75,14 @@ class Presence:
 
     @property
     def patience_s(self) -> float:
-        """How long the broker may take to say that it is there."""
+        """Seconds allowed for the response to a probe."""
         return min(max(PATIENCE_FACTOR * max(self._slowest), PATIENCE_S_MIN), PATIENCE_S_MAX)
 
     @asynccontextmanager
     async def required(self, expects_s: float) -> AsyncIterator[None]:
-        """Waits inside for an answer, which usually takes no longer than `expects_s`.
+        """A context in which the caller waits for a response that usually takes at most `expects_s` seconds.
 
-        Raises `Silent` as soon as the broker turns out to be silent.
+        Raises `Silent` inside as soon as the broker turns out to be silent.
         """
         scope = asyncio.timeout(None)
         silence: list[Silent] = []
@@ -108,26 +104,27 @@ class Presence:
             self.forget(give_up)
 
     def expect(self, give_up: GiveUp, expects_s: float) -> None:
-        """Begins to wait for an answer, which usually takes no longer than `expects_s`.
+        """Registers the wait for a response that usually takes at most `expects_s` seconds.
 
-        `give_up` is called as soon as the broker turns out to be silent, unless `answered` or `forget` was before.
+        `give_up` is called as soon as the broker turns out to be silent, unless `answered` or `forget` was called
+        before.
         """
         self._due_s[give_up] = asyncio.get_running_loop().time() + expects_s
         if self._watch is None:
             self._watch = asyncio.create_task(self._look())
 
     def answered(self, give_up: GiveUp) -> None:
-        """Notes that the answer is there."""
+        """Ends the wait, since the response has arrived."""
         due_s = self._due_s.pop(give_up, None)
         if due_s is not None:
             self._heard(min(asyncio.get_running_loop().time() - due_s, self._slow_s_max))
 
     def forget(self, give_up: GiveUp) -> None:
-        """Ends the wait for the answer, if there is one."""
+        """Ends the wait for a response, if there is one."""
         self._due_s.pop(give_up, None)
 
     def missed(self, give_up: GiveUp) -> None:
-        """Notes that the answer did not come in the time that there was for it."""
+        """Ends the wait for a response that timed out."""
         # It is still owed: a broker that is asked again and again, with little time for each answer, would never turn
         # out to be silent otherwise.
         due_s = self._due_s.pop(give_up, inf)
@@ -144,7 +141,7 @@ class Presence:
         self._slowest[0] = max(self._slowest[0], late_s)
 
     async def _look(self) -> None:
-        """Asks the broker when it is quiet, for as long as something is waited for."""
+        """Probes the broker whenever it is quiet, for as long as responses are awaited."""
         loop = asyncio.get_running_loop()
         try:
             while self._due_s or self._missed_s < inf or (self._is_silent and self._on_silent is not None):
@@ -173,6 +170,6 @@ class Presence:
             self._on_silent()
 
     def close(self) -> None:
-        """Asks no more. Idempotent."""
+        """Stops the probes. Idempotent."""
         if self._watch is not None:
             self._watch.cancel()

@@ -1,12 +1,12 @@
-"""A client's budget for trying again: what keeps clients from holding down a cluster that is already down.
+"""A client's retry budget, which bounds the load of retries on a cluster that is down or overloaded.
 
-When a cluster comes back, or is at its limit, it is met by the requests of all clients and by their repetitions, which
-may be many times as many; then nothing succeeds, everything is repeated, and it stays so. A budget in the manner of
-Finagle's `RetryBudget` and gRPC's retry throttling bounds the repetitions by what succeeds: each success brings `RATIO`
-of a token, a second `RESERVE_PER_S` of them, up to `TOKENS_MAX`, and each repetition takes one.
+When a cluster returns or is at its limit, the retries of all clients may be many times its normal load; then nothing
+succeeds, everything is retried, and the overload persists. A budget as in Finagle's `RetryBudget` and gRPC's retry
+throttling bounds retries by successes: each success adds `RATIO` of a token, each second `RESERVE_PER_S`, up to
+`TOKENS_MAX`, and each retry takes one.
 
-Who finds none does try again, since a producer owes its records every attempt until their deadline; but much later
-(`Backoff` says when). So a cluster that is down is asked little, however much waits. Pure: time comes in.
+Without a token a retry still happens, since a producer has to try until a record's deadline, but much later (see
+`Backoff`). Pure: the time is an argument.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ TOKENS_MAX: Final = 300.0
 
 
 class RetryBudget:
-    """The tokens of one client; all its requests share them."""
+    """The retry tokens of one client, shared by all its requests."""
 
     def __init__(self) -> None:
         self._tokens = TOKENS_MAX
         self._at_s = 0.0
 
     def succeeded(self) -> None:
-        """Adds to the tokens, since a request was answered with a success."""
+        """Adds `RATIO` of a token, after a successful response."""
         self._tokens = min(TOKENS_MAX, self._tokens + RATIO)
 
     def take(self, now_s: float) -> bool:
-        """Takes a token for a repetition; False if there is none."""
+        """Takes a token for a retry; returns False if there is none."""
         passed_s = max(0.0, now_s - self._at_s)
         self._at_s += passed_s
         self._tokens = min(TOKENS_MAX, self._tokens + passed_s * RESERVE_PER_S)

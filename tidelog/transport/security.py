@@ -1,11 +1,11 @@
-"""The security of a client's connections, and its login, under Kafka's names: `security.protocol`, `ssl.*`,
-`sasl.*`, and `token.file`, which Kafka has not.
+"""TLS and authentication settings of clients, under Kafka's names: `security.protocol`, `ssl.*`, `sasl.*`, and
+tidelog's own `token.file`.
 
-Whatever makes a client takes the same words, each with the same meaning: keyword arguments (`SecurityParameters`),
-lines of a command's file and options of Spark (`parse_security`). All become one `Security`.
+All clients accept the same settings: as keyword arguments (`SecurityParameters`), in a command's properties file, and
+as Spark options (`parse_security`). All become one `Security`.
 
-The scheme of the bootstrap addresses says the same as `security.protocol`, so either will do, and both must agree. A
-client has one scheme: the brokers' addresses that it is told are hosts and ports.
+The scheme of the bootstrap addresses has the same meaning as `security.protocol`: either suffices, and both must agree.
+A client uses one scheme for all brokers, since the metadata lists them as hosts and ports.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CHECKS_HOST: Final[Mapping[str, bool]] = {"https": True, "": False, "none": Fals
 
 
 class SecurityParameters(TypedDict, total=False):
-    """These keyword arguments of a client are the fields of `Security`."""
+    """The keyword arguments for TLS and authentication of a client, with the fields of `Security`."""
 
     security_protocol: str | None
     ssl_ca_location: str | None
@@ -40,23 +40,24 @@ class SecurityParameters(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """The settings as a user has given them: plain values, which travel, files by their names."""
+    """TLS and authentication settings as given by the user: picklable values, with files by name."""
 
     security_protocol: str | None = None
-    """`PLAINTEXT` or `SSL`; None: as the bootstrap addresses say."""
+    """`PLAINTEXT` or `SSL`; None takes the scheme of the bootstrap addresses."""
     ssl_ca_location: str | None = None
-    """A file in PEM of the CAs that vouch for brokers; None: those of the system."""
+    """A PEM file with the CAs that sign brokers' certificates; None for the CAs of the system."""
     ssl_keystore_location: str | None = None
-    """A file in PEM with this client's private key and certificate, for brokers that ask for one."""
+    """A PEM file with the private key and certificate of this client, for brokers that require one."""
     ssl_endpoint_identification_algorithm: str = "https"
-    """`https`: a broker's certificate must name the host that it was reached by; empty: any name will do."""
+    """`https`: a broker's certificate must contain the host name that was connected to; empty: host names are not
+    checked."""
     sasl_mechanism: str | None = None
-    """`PLAIN`: a user's name and password; None says the same."""
+    """`PLAIN`: a user's name and password; None means the same."""
     sasl_username: str | None = None
     sasl_password: str | None = field(default=None, repr=False)
     sasl_password_file: str | None = None
     token_file: str | None = None
-    """A file that has a token `ID.SECRET`, instead of a name and a password."""
+    """A file with a token `ID.SECRET`, in place of a name and a password."""
 
     def addresses(self, bootstrap: str | Sequence[str]) -> tuple[str, ...]:
         """Returns the bootstrap addresses as base URLs, all of one scheme. Raises `InvalidRequest`."""
@@ -76,7 +77,7 @@ class Security:
         return addresses
 
     def context(self) -> ssl.SSLContext:
-        """Returns a TLS context with what the files hold. Raises `InvalidRequest`."""
+        """Returns a TLS context made from the configured files. Raises `InvalidRequest`."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = CHECKS_HOST[self.ssl_endpoint_identification_algorithm]
         if self.ssl_ca_location is None:
@@ -88,8 +89,8 @@ class Security:
         return context
 
     def credentials(self, read_secret: Callable[[str], str]) -> Credentials | None:
-        """Reads who the client is; None if it is nobody. `read_secret` reads a file that only its owner may read.
-        Raises `InvalidRequest`, and what `read_secret` raises."""
+        """Returns the configured credentials; None for an anonymous client. `read_secret` reads a file that must be
+        private to its owner. Raises `InvalidRequest`, and what `read_secret` raises."""
         mechanism, user = self.sasl_mechanism, self.sasl_username
         passwords = [text for text in (self.sasl_password, self.sasl_password_file) if text is not None]
         if mechanism not in (None, "PLAIN"):
@@ -112,13 +113,14 @@ NAMES: Final[Mapping[str, str]] = {
     for name in (*SecurityParameters.__annotations__, *ALIASES)
     if name != "sasl_password"
 }
-"""Kafka's and librdkafka's names of what can be said in text. A password is not: whoever lists processes or looks at a
-query's options sees that."""
+"""Settings that text may contain, by Kafka's and librdkafka's names. A password is not among them: it would be visible
+in process lists and in the options of a query."""
 KAFKAS_NAMES: Final = NAMES.keys() - {"token.file"}
 
 
 def parse_security(settings: Mapping[str, str]) -> SecurityParameters:
-    """Reads settings by Kafka's names. Raises `InvalidRequest` for a name that is none of them, or two for the same."""
+    """Parses settings with Kafka's names. Raises `InvalidRequest` for an unknown name, or two names of the same
+    setting."""
     if "sasl.password" in settings:
         raise InvalidRequest("sasl.password would be seen by others; give sasl.password.file, which only you may read")
     unknown = sorted(settings.keys() - NAMES.keys())
@@ -133,13 +135,13 @@ def parse_security(settings: Mapping[str, str]) -> SecurityParameters:
 
 
 def overridden(settings: Mapping[str, str], by: Mapping[str, str]) -> dict[str, str]:
-    """Returns settings with others in place of those of the same meaning, whatever their names."""
+    """Returns `settings` with those of `by` in place of the ones with the same meaning, also under another name."""
     meanings = {NAMES.get(name, name) for name in by}
     return {**{name: value for name, value in settings.items() if NAMES.get(name, name) not in meanings}, **by}
 
 
 def scheme_of(addresses: Sequence[str]) -> str:
-    """Returns the scheme that all of these have."""
+    """Returns the common scheme of these addresses."""
     return addresses[0].partition(":")[0]
 
 
@@ -162,9 +164,9 @@ def _read(name: str, path: str, read: Callable[[str], None]) -> None:
 
 
 def tls_fault(error: BaseException) -> str | None:
-    """Says what a fault of TLS means to a user, and what to do; None if it is no such fault.
+    """Returns an explanation of a TLS error with the steps to take; None for any other error.
 
-    Libraries pass on what OpenSSL said in exceptions of their own, so it is looked for in the text.
+    Libraries wrap OpenSSL's errors in exceptions of their own, so the text is searched.
     """
     text = str(error)
     for sign, meaning in _FAULTS.items():

@@ -1,18 +1,18 @@
-"""A client's view of one cluster: which broker to ask, what to do when it does not answer.
+"""`ClusterSession`: a client's requests to one cluster, with the choice of the broker and the retries.
 
-Producer, consumer and admin client each own one `ClusterSession`. It keeps the metadata, sends partition requests
-straight to the partition's leader and everything else to any broker, and repeats what may be repeated: after a
-definite, retriable error always; after an indefinite one only if the caller says that repeating is safe.
+Producer, consumer and admin client each own one `ClusterSession`. It caches the metadata, sends partition requests to
+the partition's leader and all others to any broker, and retries: always after a definite, retriable error; after an
+indefinite error only if the caller states that repeating is safe.
 
-A broker that cannot be reached, or says that it cannot serve, is passed over for `AVOID_S` in favour of the next one
-known, leader or not, since any broker forwards. So an address that the cluster advertises and this client cannot reach
-costs a hop, not the service. What any broker can answer is asked of those who have failed only when nobody else is
-left, the last to fail last: to find out that a broker is silent takes longer than `AVOID_S`, and two of them, each
-asked again while the other is passed over, would keep a client from all the others.
+A broker that is unreachable, or reports that it cannot serve, is avoided for `AVOID_S` in favour of the next known
+broker, leader or not, since any broker forwards. So an advertised address that this client cannot reach costs a hop,
+not the service. If all brokers have failed, the one that failed longest ago is next: detecting a silent broker takes
+longer than `AVOID_S`, and two silent brokers, each retried while the other is avoided, would keep a client from all
+others.
 
-A broker that hangs takes what it is sent, and says nothing. So that it does not take all the time of a request, the one
-that is asked has to show that it is there (`presence.py`): before it is sent what may not be repeated; while its answer
-is waited for, if another may be asked the same. It need not be quick otherwise.
+A broker that hangs accepts requests without answering. So that it does not use up a request's whole time, it is probed
+(`presence.py`): before it is sent a request that must not be repeated, and while a response is awaited that another
+broker could give.
 
 Follows Kafka's `NetworkClient` and `Metadata`. One event loop; no tasks of its own.
 """
@@ -42,14 +42,14 @@ from tidelog.transport.security import PLAIN, Security, scheme_of
 
 AVOID_S = 1.0
 LAST_TRY_S = 0.1
-"""With less than this left nothing is tried again: it would say "no answer" in place of what is known by then."""
+"""Minimum seconds left for a retry. A shorter retry would end in "no answer", and hide the known error."""
 VERDICT_S = 1.0
-"""How much longer than the broker a client waits, so that its verdict, done or not, still arrives."""
+"""Seconds that a client waits longer than the broker, so that the broker's result still arrives."""
 BOOTSTRAP_STAGGER_S = 0.25
-"""How long a bootstrap address is asked alone before the next one is asked beside it (as in RFC 8305)."""
+"""Seconds between starting the requests to successive bootstrap addresses (as in RFC 8305)."""
 NO_NODE = -1
 CANNOT_SERVE = (LeaderNotAvailable, CoordinatorNotAvailable, ShuttingDown)
-"""A broker that says one of these may know less, or be able to less, than the next one."""
+"""Errors of a broker that cannot serve a request which another broker may be able to serve."""
 NO_TOPICS = "/metadata?topics="
 _METADATA = msgspec.json.Decoder(ClusterMetadata)
 
@@ -57,8 +57,8 @@ _METADATA = msgspec.json.Decoder(ClusterMetadata)
 class ClusterSession:
     """Requests to the brokers of one cluster.
 
-    `bootstrap` are URLs or `host:port` of any of its brokers, as a comma list or a list; `request_timeout_s` bounds one
-    try. `client_id` is said with each request, if there is one; `security` says how connections are made.
+    `bootstrap` are URLs or `host:port` of some of its brokers, comma-separated or as a list; `request_timeout_s` bounds
+    one attempt. `client_id` is sent with each request; `security` configures TLS and authentication.
     """
 
     def __init__(
@@ -73,10 +73,10 @@ class ClusterSession:
         entropy: Entropy,
         security: Security = PLAIN,
     ) -> None:
-        """Raises `ValueError` for a client id that no header can hold."""
+        """Raises `ValueError` for a client id that is no valid header value."""
         self._bootstrap = security.addresses(bootstrap)
         self.scheme = scheme_of(self._bootstrap)
-        """`http` or `https`, of all brokers."""
+        """`http` or `https`, the same for all brokers."""
         context = security.context() if self.scheme == HTTPS else None
         self._connections = Connections(
             connections_max=connections_max, client_id=client_id, context=context, credentials=credentials
@@ -87,7 +87,7 @@ class ClusterSession:
         self._share = entropy.uniform(0, 1)
         self._turn = 0
         self._failed_s: dict[str, float] = {}
-        """When a broker failed that has not answered since."""
+        """The time of a broker's last failure, by address, until its next response."""
         self._presences: dict[str, Presence] = {}
         self._refreshing = asyncio.Lock()
         self.request_timeout_s = request_timeout_s
@@ -95,9 +95,9 @@ class ClusterSession:
         self.cluster_id = ""
 
     async def open(self) -> None:
-        """Opens the pool and finds the cluster.
+        """Opens the connection pool and contacts the cluster.
 
-        Raises `ConnectFailed`, which names the addresses, if no bootstrap broker answers within `BOOTSTRAP_TIMEOUT_S`.
+        Raises `ConnectFailed` with the addresses if no bootstrap broker answers within `BOOTSTRAP_TIMEOUT_S`.
         """
         await self._connections.open()
         try:
@@ -107,8 +107,8 @@ class ClusterSession:
             raise
 
     async def _find_cluster(self, timeout_s: float) -> None:
-        """Asks the bootstrap addresses, one a little after the other, until one answers. An address that swallows what
-        is sent takes as long as there is, so the others are not made to wait for it."""
+        """Requests metadata from the bootstrap addresses, started `BOOTSTRAP_STAGGER_S` apart, until one answers. So an
+        unresponsive address does not delay the others."""
 
         async def ask(turn: int, address: str) -> None:
             await asyncio.sleep(turn * stagger_s)
@@ -128,25 +128,24 @@ class ClusterSession:
             raise next(outcome for outcome in outcomes if outcome is not None)
 
     async def close(self) -> None:
-        """Cuts all connections; requests under way end with an error. Idempotent."""
+        """Closes all connections; requests in flight fail. Idempotent."""
         await self._connections.close()
         for presence in self._presences.values():
             presence.close()
 
     def backoff(self) -> Backoff:
-        """Returns a fresh backoff, for a caller with a retry loop of its own; all share the client's budget for
-        retries."""
+        """Returns a new backoff for a caller with its own retry loop, on the client's common retry budget."""
         return Backoff(self._entropy, may_retry=lambda: self._retries.take(self._now_s()))
 
     # -- metadata ------------------------------------------------------------------------------------------------
 
     async def metadata(self, *topics: str, timeout_s: float | None = None) -> ClusterMetadata:
-        """Asks any broker for the cluster and the named topics, and remembers the answer."""
+        """Fetches and caches the metadata of the cluster and the named topics, from any broker."""
         target = NO_TOPICS + ",".join(quote(name, safe="") for name in topics)
         return self._remember(await self._ask_metadata(target, timeout_s), topics)
 
     async def all_metadata(self, *, timeout_s: float | None = None) -> ClusterMetadata:
-        """Asks any broker for the cluster and every topic there is, and remembers the answer."""
+        """Fetches and caches the metadata of the cluster and all topics, from any broker."""
         return self._remember(await self._ask_metadata("/metadata", timeout_s))
 
     async def _ask_metadata(self, target: str, timeout_s: float | None) -> ClusterMetadata:
@@ -159,7 +158,7 @@ class ClusterSession:
         return answer
 
     async def topic(self, name: str, *, timeout_s: float | None = None) -> TopicMetadata:
-        """Returns a topic, from the cache if it is fresh there. Raises `UnknownTopic`."""
+        """Returns the metadata of a topic, from the cache if it is fresh. Raises `UnknownTopic`."""
         if not self.is_fresh(name):
             await self.refresh(name, timeout_s=timeout_s)
         topic = self._cache.topic(name)
@@ -168,21 +167,21 @@ class ClusterSession:
         return topic
 
     def is_fresh(self, name: str) -> bool:
-        """Returns True if the topic is known and nothing speaks against what is known."""
+        """Returns True if the topic's cached metadata is neither too old nor invalidated."""
         return self._cache.is_fresh(name, self._now_s())
 
     def invalidate(self, name: str) -> None:
-        """Has a topic asked for anew at the next use, since an error said that it is not what it was."""
+        """Marks the cached metadata of a topic as stale; it is fetched again at its next use."""
         self._cache.invalidate(name)
 
     def note_leader_epoch(self, topic: str, partition: int, leader_epoch: int) -> None:
-        """Notes the leader epoch of an answer. A newer one than is known means that a broker forwarded the request: the
-        topic is asked for anew at the next use, so that requests go to the leader directly again."""
+        """Compares the leader epoch of a response with the cached one. A newer epoch means that a broker forwarded the
+        request: the topic's metadata is fetched again at its next use."""
         if not self._cache.is_led_since(topic, partition, leader_epoch):
             self._cache.invalidate(topic)
 
     async def refresh(self, name: str, *, timeout_s: float | None = None) -> None:
-        """Asks anew for a topic, unless somebody else did since this call began."""
+        """Fetches the metadata of a topic again, unless another call did since this one began."""
         asked_s = self._now_s()
         async with self._refreshing:
             if not self._cache.fetched_since(name, asked_s):
@@ -192,16 +191,16 @@ class ClusterSession:
                     self._turn += 1  # whom we asked may be cut off, and will say this for ever: another one next time
 
     def leader(self, topic: str, partition: int) -> str:
-        """Returns the base URL to send a partition's requests to: its leader's, or any other broker's while that is out
-        of reach.
+        """Returns the base URL for requests of a partition: its leader's, or another broker's while the leader is
+        avoided.
 
-        Raises `UnknownPartition` or `LeaderNotAvailable`: then `refresh` and try again.
+        Raises `UnknownPartition` or `LeaderNotAvailable`: then `refresh` and retry.
         """
         address = self._cache.leader_address(topic, partition)
         return self._any_address() if self._is_avoided(address) else address
 
     def broker(self, node_id: int) -> str:
-        """Returns the base URL of a broker, or of any other one while it is out of reach, or unknown."""
+        """Returns the base URL of a broker, or of any other one while it is avoided or unknown."""
         address = self._cache.broker_address(node_id)
         return self._any_address() if address is None or self._is_avoided(address) else address
 
@@ -218,11 +217,12 @@ class ClusterSession:
         timeout_s: float | None = None,
         expects_s: float | None = None,
     ) -> Answer:
-        """Asks one broker once; `target` is the encoded path and query. Raises `ConnectFailed` or `NoAnswer`.
+        """Sends a request to one broker, without retries; `target` is the encoded path and query. Raises
+        `ConnectFailed` or `NoAnswer`.
 
-        `expects_s`: another broker may be asked the same, so this one is given up as soon as it turns out to be silent;
-        it is not asked whether it is there before so many seconds, for which the request itself may have it wait. None:
-        its answer is waited for, for all of `timeout_s`.
+        `expects_s` is given if another broker could serve the request: after so many seconds, the time that the request
+        itself may wait at the broker, the broker is probed, and given up if it is silent. None waits for all of
+        `timeout_s`.
         """
         limit_s = self.request_timeout_s if timeout_s is None else timeout_s
         asking = partial(self._connections.request, method, URL(address + target, encoded=True))
@@ -269,12 +269,11 @@ class ClusterSession:
         tells_timeout: bool = False,
         timeout_s: float | None = None,
     ) -> bytes:
-        """Returns the body of a successful answer of `address`, or of any broker (best of `node_id`), tried until
-        `timeout_s` has passed.
+        """Returns the body of a successful response of `address`, or of any broker (`node_id` preferred), with retries
+        for `timeout_s` seconds.
 
-        `safe`: doing it twice is the same as doing it once, so an indefinite error is tried again as well.
-        `tells_timeout`: the broker is told (`timeout_ms`) by when to give its verdict. Raises the last error as it
-        came.
+        `safe`: the request is idempotent, so it is retried after an indefinite error as well. `tells_timeout`: the
+        broker gets a `timeout_ms` in which to respond. Raises the last error unchanged.
         """
         deadline_s = self._now_s() + (self.request_timeout_s if timeout_s is None else timeout_s)
         backoff = self.backoff()
@@ -306,7 +305,7 @@ class ClusterSession:
             await asyncio.sleep(wait_s)
 
     async def _require_there(self, address: str, deadline_s: float) -> None:
-        """Raises `ConnectFailed` if a broker is silent: nothing that matters was sent."""
+        """Raises `ConnectFailed` if the broker is silent; only a probe was sent."""
         try:
             limit_s = min(self._presence(address).patience_s, deadline_s - self._now_s())
             await self.attempt("GET", address, NO_TOPICS, timeout_s=limit_s)
@@ -316,16 +315,16 @@ class ClusterSession:
     # -- which broker --------------------------------------------------------------------------------------------
 
     def _any_address(self) -> str:
-        """Returns the first broker that has not failed: of those in the metadata, then of the bootstrap list; without
-        any, the one that failed longest ago. Each client begins with another one, and goes on to the next when one has
-        nothing new to say."""
+        """Returns the first broker without a failure, of those in the metadata, then of the bootstrap list; if all have
+        failed, the one that failed longest ago. Clients start at different brokers, and move on when a broker has no
+        newer metadata."""
         addresses = self._cache.addresses()
         first = (int(self._share * len(addresses)) + self._turn) % max(1, len(addresses))
         candidates = dict.fromkeys((*addresses[first:], *addresses[:first], *self._bootstrap))
         return min(candidates, key=lambda address: self._failed_s.get(address, -math.inf))
 
     def avoid(self, address: str) -> None:
-        """Passes a broker over for a while: it does not answer, or says that it cannot serve."""
+        """Avoids a broker for `AVOID_S`: it does not answer, or reports that it cannot serve."""
         self._failed_s[address] = self._now_s()
 
     def _is_avoided(self, address: str) -> bool:
@@ -337,7 +336,7 @@ class ClusterSession:
 
 
 def verdict_ms(timeout_s: float) -> int:
-    """Returns the `timeout_ms` that a broker is told by who waits `timeout_s` for its answer."""
+    """Returns the `timeout_ms` for a broker whose response is awaited for `timeout_s`."""
     return int(1000 * (timeout_s - min(VERDICT_S, timeout_s / 4)))
 
 
@@ -348,5 +347,6 @@ def _may_repeat(error: TidelogError, *, safe: bool) -> bool:
 
 
 def needs_refresh(error: TidelogError) -> bool:
-    """Returns True if the error hints at stale metadata: the leader changed, or its broker is gone, or going."""
+    """Returns True if the error suggests stale metadata: the leader has changed, or its broker is gone or shutting
+    down."""
     return isinstance(error, (LeaderNotAvailable, ShuttingDown, ConnectFailed, NoAnswer))

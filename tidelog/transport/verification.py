@@ -1,4 +1,4 @@
-"""A broker's report on a replica that it has read and checked itself (REST v3, `verification`)."""
+"""REST responses of a broker that has read its replicas and checked their checksums (REST v3, `verification`)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class DamagedOffsets(msgspec.Struct, frozen=True):
-    """Offsets that a replica's disk has lost; `end_offset` is exclusive."""
+    """A range of offsets that are damaged on a replica's disk; `end_offset` is exclusive."""
 
     start_offset: int
     end_offset: int
@@ -14,7 +14,7 @@ class DamagedOffsets(msgspec.Struct, frozen=True):
 
 
 class NamedBatch(msgspec.Struct, frozen=True):
-    """A batch, as a replica's catalog names it."""
+    """A batch as listed in a replica's catalog of batches."""
 
     base_offset: int
     next_offset: int
@@ -23,7 +23,7 @@ class NamedBatch(msgspec.Struct, frozen=True):
 
 
 class ReplicaVerification(msgspec.Struct, frozen=True):
-    """The result of a replica that has read and checked itself, from `offset` to `next_offset`."""
+    """The result of checking a replica's log from `offset` to `next_offset`."""
 
     broker_id: int
     log_start_offset: int
@@ -32,14 +32,14 @@ class ReplicaVerification(msgspec.Struct, frozen=True):
     next_offset: int
     bytes: int
     checksum: str
-    """The checksum of the batches that the catalog names there: replicas with equal ones hold the same."""
+    """Checksum over the batches that the catalog lists in this range; equal on replicas with the same batches."""
     damaged: tuple[DamagedOffsets, ...]
     batches: tuple[NamedBatch, ...] | None
 
 
 class CheckedFiles(msgspec.Struct, frozen=True):
-    """The result for a part of what a broker keeps besides logs: `found` pieces were damaged, `left` of them still
-    are."""
+    """The result for one kind of a broker's files other than logs: `found` damaged pieces, of which `left` are still
+    damaged."""
 
     name: str
     bytes: int
@@ -49,7 +49,8 @@ class CheckedFiles(msgspec.Struct, frozen=True):
 
 
 class BrokerVerification(msgspec.Struct, frozen=True):
-    """A part of what a broker keeps besides logs; unless `is_last`, more follows behind the last name."""
+    """A page of the results for a broker's files other than logs; unless `is_last`, the next page starts behind the
+    last name."""
 
     broker_id: int
     checked: tuple[CheckedFiles, ...]

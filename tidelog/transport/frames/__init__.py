@@ -1,1 +1,1 @@
-"""Records by the frames of Kafka's protocol, between a client of tidelog and a broker."""
+"""The client side of Kafka's binary protocol, by which tidelog's own clients send and fetch records."""

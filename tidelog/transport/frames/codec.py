@@ -1,8 +1,8 @@
-"""The client's side of the few calls of Kafka's protocol that clients of tidelog make: Produce and Fetch, and before
-them what opens a connection.
+"""Client-side encoding of the few requests of Kafka's protocol that tidelog's clients send: Produce, Fetch, and the
+requests that open a connection.
 
-One version of each: the first one with tagged fields (Produce 9, Fetch 12), which has topics by their names. Batches
-are parts of a request, and slices of an answer; neither are copied. An answer is a claim: what does not fit raises
+Each has one version, the first with tagged fields (Produce 9, Fetch 12), which names topics by their names. Batches are
+buffers of a request and slices of a response; neither are copied. A response that violates the protocol raises
 `Malformed`.
 
 Pure.
@@ -43,7 +43,8 @@ class Sent(NamedTuple):
 
 
 class Told(NamedTuple):
-    """The part of an answer about one partition: Kafka's code and message, and the field that tidelog adds."""
+    """The part of a Produce or Fetch response about one partition: Kafka's error code and message, and the tagged field
+    that tidelog adds."""
 
     code: int
     message: str
@@ -51,13 +52,14 @@ class Told(NamedTuple):
 
 
 def head(key: int, version: int, client_id: str, *, is_flexible: bool) -> bytes:
-    """Returns the head of a request. All have the same correlation id: one is under way on a connection."""
+    """Returns the header of a request. The correlation id is always the same, since a connection has one request in
+    flight."""
     begin = _HEAD.pack(key, version, 0) + string(client_id, is_flexible=False)
     return begin + NO_TAGS if is_flexible else begin
 
 
 def produce(client_id: str, acks: int, timeout_ms: int, parcels: Sequence[Sent]) -> list[Buffer]:
-    """Returns a Produce request in pieces, the batches as they are."""
+    """Returns a Produce request as a list of buffers, which contains the batches uncopied."""
     pieces: list[Buffer] = []
     out = bytearray(head(PRODUCE, PRODUCE_VERSION, client_id, is_flexible=True))
     out += NULL + _TERMS.pack(acks, timeout_ms) + array(len(parcels), is_flexible=True)
@@ -71,7 +73,8 @@ def produce(client_id: str, acks: int, timeout_ms: int, parcels: Sequence[Sent])
 
 
 def read_produced(frame: memoryview, parcels: Sequence[Sent]) -> list[Told]:
-    """Reads the answer to `produce`. Raises `Malformed`, also if it is not about these partitions."""
+    """Parses a Produce response. Raises `Malformed` for an invalid response or one about other partitions than
+    `parcels`."""
     reader = _answer(frame, is_flexible=True)
     if reader.array(1, is_flexible=True) != len(parcels):
         raise Malformed(f"the answer is not about the {len(parcels)} partitions that were sent")
@@ -94,13 +97,13 @@ def read_produced(frame: memoryview, parcels: Sequence[Sent]) -> list[Told]:
 
 
 def versions(client_id: str) -> list[Buffer]:
-    """Returns an ApiVersions request, in its oldest version."""
+    """Returns an ApiVersions request of version 0."""
     return [head(API_VERSIONS, 0, client_id, is_flexible=False)]
 
 
 def has_what_is_needed(frame: memoryview) -> bool:
-    """Reads the answer to `versions`. Returns True if Produce and Fetch are there in the versions that are used
-    here."""
+    """Parses an ApiVersions response. Returns True if the broker supports the Produce and Fetch versions of this
+    module."""
     reader = _answer(frame, is_flexible=False)
     if reader.int16() != 0:
         return False
@@ -112,29 +115,32 @@ def has_what_is_needed(frame: memoryview) -> bool:
 
 
 def no_topics(client_id: str) -> list[Buffer]:
-    """Returns a Metadata request about no topic, which a listener that asks for a login does not answer without one."""
+    """Returns a Metadata request without topics. A listener that requires authentication closes the connection on it,
+    which shows the requirement."""
     return [head(METADATA, 1, client_id, is_flexible=False) + array(0, is_flexible=False)]
 
 
 def handshake(client_id: str, mechanism: str) -> list[Buffer]:
-    """Returns a SaslHandshake request for a mechanism."""
+    """Returns a SaslHandshake request for a SASL mechanism."""
     return [head(SASL_HANDSHAKE, 1, client_id, is_flexible=False) + string(mechanism, is_flexible=False)]
 
 
 def read_handshake(frame: memoryview) -> tuple[bool, list[str]]:
-    """Reads the answer to `handshake`. Returns True if the mechanism is taken, and all mechanisms that there are."""
+    """Parses a SaslHandshake response. Returns True if the broker accepts the mechanism, and the list of mechanisms
+    that it supports."""
     reader = _answer(frame, is_flexible=False)
     code = reader.int16()
     return code == 0, [reader.string(is_flexible=False) for _ in range(reader.array(2, is_flexible=False))]
 
 
 def authenticate(client_id: str, message: bytes) -> list[Buffer]:
-    """Returns a SaslAuthenticate request with one message of a login."""
+    """Returns a SaslAuthenticate request with one SASL message."""
     return [head(SASL_AUTHENTICATE, 1, client_id, is_flexible=False) + INT32.pack(len(message)) + message]
 
 
 def read_authenticated(frame: memoryview) -> tuple[str | None, bytes]:
-    """Reads the answer to `authenticate`. Returns why the login failed, if it did, and the broker's message."""
+    """Parses a SaslAuthenticate response. Returns the error message of a failed authentication, or None, and the
+    broker's SASL message."""
     reader = _answer(frame, is_flexible=False)
     code, message = reader.int16(), reader.nullable_string(is_flexible=False)
     span = reader.nullable_span(is_flexible=False) or (0, 0)
@@ -142,7 +148,7 @@ def read_authenticated(frame: memoryview) -> tuple[str | None, bytes]:
 
 
 def _answer(frame: memoryview, *, is_flexible: bool) -> Reader:
-    """Returns a reader that stands behind the head of an answer."""
+    """Returns a reader of a response, positioned behind the response header."""
     reader = Reader(frame)
     reader.int32()
     reader.tags(is_flexible=is_flexible)
@@ -150,7 +156,7 @@ def _answer(frame: memoryview, *, is_flexible: bool) -> Reader:
 
 
 class Fetched(NamedTuple):
-    """The answer to a Fetch of one partition. `records` is a slice of the frame."""
+    """The result of a Fetch of one partition. `records` is a slice of the response's buffer."""
 
     told: Told
     high_watermark: int
@@ -159,7 +165,7 @@ class Fetched(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """The terms of a Fetch of one partition."""
+    """The parameters of a Fetch of one partition."""
 
     topic: str
     partition: int
@@ -170,7 +176,7 @@ class Wanted(NamedTuple):
 
 
 def fetch(client_id: str, wanted: Wanted) -> list[Buffer]:
-    """Returns a Fetch request of one partition."""
+    """Returns a Fetch request for one partition."""
     out = bytearray(head(FETCH, FETCH_VERSION, client_id, is_flexible=True))
     out += INT32.pack(-1) + struct.pack(">iiibii", wanted.wait_ms, wanted.bytes_min, wanted.bytes_max, 1, 0, -1)
     out += array(1, is_flexible=True) + string(wanted.topic, is_flexible=True) + array(1, is_flexible=True)
@@ -180,7 +186,7 @@ def fetch(client_id: str, wanted: Wanted) -> list[Buffer]:
 
 
 def read_fetched(frame: memoryview, wanted: Wanted) -> Fetched:
-    """Reads the answer to `fetch`. Raises `Malformed`, also if it is about another partition."""
+    """Parses a Fetch response. Raises `Malformed` for an invalid response or one about another partition."""
     reader = _answer(frame, is_flexible=True)
     reader.int32()  # how long the broker does not listen, which shows by itself
     code = reader.int16()

@@ -1,7 +1,8 @@
-"""The doors of brokers: for each the address of its listener for Kafka's protocol, and the connections that are open.
+"""Connections of a client to the brokers' listeners for Kafka's protocol, by the brokers' base URLs.
 
-A door that cannot be gone through (nobody listens, it speaks something else, it does not take this client's login) is
-shut for `SHUT_S`, with one line in the log, and records go by HTTP meanwhile. Nothing that matters was sent by then.
+A broker whose listener cannot be used (nothing listens, it speaks another protocol, it rejects this client's login) is
+skipped for `SHUT_S`, with one line in the log; records are sent over HTTP meanwhile. No record has been sent before the
+listener is found unusable.
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ logger = logging.getLogger(__name__)
 
 SHUT_S: Final = 30.0
 OPEN_S_MAX: Final = 5.0
-"""How long a connection may take until it can be used."""
+"""Seconds for connecting, checking versions and authenticating."""
 KEEPALIVE_S: Final = 20.0
-"""A connection is not used again after so long a silence: the broker may be about to close it."""
+"""Seconds of idleness after which a connection is not reused, because the broker may be about to close it."""
 
 Dial = Callable[[str, int, Callable[[FrameConnection], Line], ssl.SSLContext | None], Awaitable[FrameConnection]]
 
 
 class Doors:
-    """The connections of one client to the brokers' listeners for Kafka's protocol."""
+    """The pool of one client's connections to the brokers' listeners for Kafka's protocol."""
 
     def __init__(
         self, dial: Dial, *, client_id: str, context: ssl.SSLContext | None, credentials: Credentials | None
@@ -46,12 +47,12 @@ class Doors:
         self._shut_until_s: dict[str, float] = {}
         self._idle: dict[str, list[Line]] = {}
         self._lines: dict[Line, None] = {}
-        """Every connection that is open, also while its versions are asked for."""
+        """All open connections, including those whose versions are being checked."""
         self._closings = 0
-        """The number of calls of `close`: a connection that was begun before the last one is not kept."""
+        """The number of calls of `close`; a connection whose opening began before the last call is not kept."""
 
     def learn(self, addresses: dict[str, str]) -> None:
-        """Takes in the addresses of the brokers' listeners (`host:port`), by the brokers' base URLs."""
+        """Stores the addresses of the brokers' Kafka listeners (`host:port`) by the brokers' base URLs."""
         listening = {}
         for base, text in addresses.items():
             host, _, port = text.rpartition(":")
@@ -60,14 +61,14 @@ class Doors:
         self._addresses = listening
 
     def is_open(self, base: str) -> bool:
-        """Returns True if records may go to this broker in frames."""
+        """Returns True if records may be sent to this broker by Kafka's protocol."""
         if base not in self._addresses:
             return False
         shut_until_s = self._shut_until_s.get(base)
         return shut_until_s is None or asyncio.get_running_loop().time() >= shut_until_s
 
     async def take(self, base: str, timeout_s: float) -> Line | None:
-        """Returns a connection for one request, or None if the broker takes no frames now. `give_back` follows.
+        """Returns a connection for one request, to be given back with `give_back`; None if the listener cannot be used.
 
         Raises `ClientClosed` if the client is closed meanwhile.
         """
@@ -83,7 +84,7 @@ class Doors:
         return await self._open(base, min(timeout_s, OPEN_S_MAX))
 
     def give_back(self, base: str, line: Line) -> None:
-        """Takes a connection back whose request has its answer, or will have none."""
+        """Returns a connection to the pool, after its request has ended."""
         if line.is_open:
             line.idle_since_s = asyncio.get_running_loop().time()
             self._idle.setdefault(base, []).append(line)
@@ -91,7 +92,7 @@ class Doors:
             self._drop(line)
 
     def close(self) -> None:
-        """Cuts all connections, those that are being opened among them. Idempotent."""
+        """Closes all connections, including those that are being opened. Idempotent."""
         self._closings += 1
         for line in list(self._lines):
             self._drop(line)
@@ -138,7 +139,7 @@ class Doors:
         self._shut_until_s[base] = asyncio.get_running_loop().time() + SHUT_S
 
     async def _introduce(self, line: Line) -> None:
-        """Asks for the versions that the listener speaks, and logs in. Raises what is in the way."""
+        """Checks the API versions of the listener, and authenticates. Raises `InvalidRequest` if either fails."""
         if not codec.has_what_is_needed(await line.ask(codec.versions(self.client_id))):
             raise InvalidRequest("it has no Produce or Fetch of the versions that are needed")
         if self._credentials is None:
@@ -157,7 +158,7 @@ class Doors:
 
 
 async def _require_no_login(line: Line, client_id: str) -> None:
-    """Raises `InvalidRequest` where nobody is answered who has not logged in."""
+    """Raises `InvalidRequest` if the listener requires authentication."""
     try:
         await line.ask(codec.no_topics(client_id))
     except NoAnswer:

@@ -1,4 +1,4 @@
-"""Translates what a broker says in Kafka's words only, without a field of tidelog's, to the nearest error of ours."""
+"""Translates Kafka's error codes to tidelog's exceptions, where a response lacks tidelog's own error field."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ _BY_KAFKA: Final[Mapping[int, type[TidelogError]]] = MappingProxyType(
 
 
 def error_of(told: Told) -> TidelogError:
-    """Returns the error of a Kafka code. One that nobody knows leaves the outcome open."""
+    """Returns the exception for a Kafka error code; `NoAnswer` (outcome unknown) for an unknown code."""
     kind = _BY_KAFKA.get(told.code)
     text = told.message or f"Kafka's error {told.code}"
     return NoAnswer(text) if kind is None else kind(text)
 
 
 def told_nonsense(error: Malformed) -> NoAnswer:
-    """Returns the error of an answer that cannot be read: its request may have done its work."""
+    """Returns the error for a response that cannot be parsed: `NoAnswer`, since the broker may have executed the
+    request."""
     return NoAnswer(f"the answer makes no sense ({error.message}); is this a tidelog broker?")

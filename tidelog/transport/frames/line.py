@@ -1,8 +1,8 @@
-"""A line: one connection to a broker's listener for Kafka's protocol, with one request under way at a time.
+"""`Line`: one connection to a broker's listener for Kafka's protocol, with one request in flight at a time.
 
-A request whose answer does not come in time ends its connection, since the answer would be taken for that of the next
-request. Requests that are under way at once have a connection each, so that one that waits long, for a partition
-without a quorum, holds up no other.
+A request that times out closes its connection, since its late response would be taken for that of the next request.
+Concurrent requests use separate connections, so that a slow request, for example to a partition without a quorum,
+delays no other.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tidelog.transport.errors import NoAnswer
 
 
 class Line:
-    """A connection to one broker's listener: the port's `FrameReceiver`."""
+    """One connection to a broker's Kafka listener. It receives the frames of the `Network` port (`FrameReceiver`)."""
 
     def __init__(self, connection: FrameConnection) -> None:
         self._connection = connection
@@ -25,8 +25,8 @@ class Line:
         self.idle_since_s = 0.0
 
     async def ask(self, request: Sequence[Buffer]) -> memoryview:
-        """Sends a request, and returns the answer. Raises `NoAnswer`, or what `break_off` was called with. Who gives up
-        waiting cuts the connection."""
+        """Sends a request and returns the response. Raises `NoAnswer`, or the error given to `break_off`. Cancelling
+        the call closes the connection."""
         if not self.is_open:
             raise NoAnswer("the broker has closed the connection")
         self._answer = asyncio.get_running_loop().create_future()
@@ -39,25 +39,25 @@ class Line:
             self._answer = None
 
     def break_off(self, why: TidelogError) -> None:
-        """Ends the wait for an answer with an error, and cuts the connection."""
+        """Makes a waiting `ask` raise `why`, and closes the connection."""
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(why)
         self.close()
 
     def close(self) -> None:
-        """Cuts the connection. Idempotent."""
+        """Closes the connection. Idempotent."""
         self.is_open = False
         self._connection.close()
 
     def frame_received(self, frame: memoryview) -> None:
-        """Takes an answer, as the port says. One that nobody has asked for ends the connection."""
+        """Passes a response to the waiting `ask`. An unrequested frame closes the connection."""
         if self._answer is None or self._answer.done():
             self.close()
         else:
             self._answer.set_result(frame)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Ends the wait for an answer, as the port says."""
+        """Makes a waiting `ask` raise `NoAnswer`."""
         self.is_open = False
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(NoAnswer(f"the connection was cut before the answer came ({error or 'closed'})"))

@@ -1,11 +1,11 @@
-"""The login of a client on a connection to a listener for Kafka's protocol: by SASL, with what it shows over HTTP.
+"""SASL authentication of a client on a Kafka listener, with the same credentials as over HTTP.
 
-    what HTTP shows          the listener offers              else
-    nothing                  no login                         HTTP
+    HTTP credentials         SASL mechanism                   otherwise
+    none                     no authentication                HTTP
     a name and a password    PLAIN, inside TLS                HTTP
     a token                  OAUTHBEARER, inside TLS          HTTP
 
-A listener without a login would take who has shown something over HTTP for nobody, so that goes by HTTP, too.
+On a listener without authentication a client with credentials would be anonymous, so it uses HTTP then.
 
 Pure.
 """
@@ -20,14 +20,14 @@ OAUTHBEARER: Final = "OAUTHBEARER"
 
 
 class Login(NamedTuple):
-    """A way to log in, and its one message."""
+    """A SASL mechanism and its single client message."""
 
     mechanism: str
     message: bytes
 
 
 def login_of(header: str) -> Login:
-    """Returns the login that says the same as a header `Authorization`."""
+    """Returns the SASL login with the same credentials as an HTTP header `Authorization`."""
     kind, _, shown = header.partition(" ")
     if kind == "Basic":
         name, _, password = b64decode(shown).decode().partition(":")

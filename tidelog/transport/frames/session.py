@@ -1,8 +1,7 @@
-"""A client's view of its cluster, which also knows where brokers take records in frames.
+"""A `ClusterSession` that also sends Produce and Fetch requests by Kafka's protocol.
 
-Only Produce and Fetch go that way; all else is HTTP's (`session.py`). The addresses stand in the metadata that the
-client asks for anyway. How long a silent broker is waited for, whom to avoid, and how often may be tried again are the
-same for both ways.
+All other requests go over HTTP (`transport/session.py`). The addresses of the Kafka listeners come with the cluster's
+metadata. Retry budget, avoidance of failed brokers and detection of silent brokers are common to both protocols.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ WAYS: Final = (AUTO, "http", "kafka")
 
 class _Broker(BrokerMetadata, frozen=True):
     kafka: str | None = None
-    """The address at which it takes records in frames; a broker of an older version does not tell."""
+    """The address of the broker's Kafka listener; None if it has none or is of an older version."""
 
 
 class _Metadata(ClusterMetadata, frozen=True):
@@ -40,14 +39,14 @@ _METADATA: Final = msgspec.json.Decoder(_Metadata)
 
 
 def parse_transport(text: str) -> str:
-    """Returns the way that records go. Raises `InvalidRequest`."""
+    """Returns the validated setting `transport`. Raises `InvalidRequest`."""
     if text not in WAYS:
         raise InvalidRequest(f"transport is {text!r}; it can be {', '.join(WAYS)}")
     return text
 
 
 class RecordSession(ClusterSession):
-    """Requests to the brokers of one cluster; those that carry records in frames, too."""
+    """Requests to the brokers of one cluster; Produce and Fetch may also use Kafka's protocol."""
 
     def __init__(
         self,
@@ -60,9 +59,10 @@ class RecordSession(ClusterSession):
         security: Security = PLAIN,
         **terms: Any,
     ) -> None:
-        """`transport`: `auto` for frames where a broker takes them, `http` for none, `kafka` for nothing else.
+        """`transport` is `auto` (Kafka's protocol where a broker has a listener for it, else HTTP), `http`, or `kafka`
+        (no HTTP for records).
 
-        `dial` opens a connection. The others are `ClusterSession`'s.
+        `dial` opens a connection. The other parameters are those of `ClusterSession`.
         """
         super().__init__(bootstrap, client_id=client_id, credentials=credentials, security=security, **terms)
         self.transport = parse_transport(transport)
@@ -70,7 +70,7 @@ class RecordSession(ClusterSession):
         self._doors = Doors(dial, client_id=client_id, context=context, credentials=credentials)
 
     async def close(self) -> None:
-        """Cuts all connections; requests under way end with an error. Idempotent."""
+        """Closes all connections; requests in flight fail. Idempotent."""
         self._doors.close()
         await super().close()
 
@@ -84,28 +84,33 @@ class RecordSession(ClusterSession):
         return answer
 
     def has_frames(self, address: str) -> bool:
-        """Returns True if a broker can be sent frames, as far as is known."""
+        """Returns True if the broker may be sent Produce and Fetch by Kafka's protocol, as far as is known."""
         return self.transport == "kafka" or (self.transport == AUTO and self._doors.is_open(address))
 
     @property
     def client_id(self) -> str:
-        """The name that this client gives itself; its quota counts, beside the user's."""
+        """The client id (`client.id`) for quotas and logs."""
         return self._doors.client_id
 
     def no_frames(self, address: str) -> None:
-        """Notes that a broker takes no frames. Raises `ConnectFailed` if records may go in no other way."""
+        """Handles a broker whose Kafka listener cannot be used. Raises `ConnectFailed` if `transport` is `kafka`, which
+        excludes HTTP."""
         if self.transport == "kafka":
             raise ConnectFailed(f"{address} takes no records by Kafka's protocol, and transport is kafka")
 
     def succeeded(self) -> None:
-        """Notes that a request in frames was answered with a success: more may be tried again."""
+        """Adds a success to the retry budget, after a successful response by Kafka's protocol."""
         self._retries.succeeded()
 
     async def attempt_in_frames(
         self, address: str, request: Sequence[Buffer], *, timeout_s: float, expects_s: float | None
     ) -> memoryview | None:
-        """Asks one broker once, as `attempt`. Returns None, and has sent nothing, if it takes no frames now. Raises
-        `NoAnswer`."""
+        """Sends one request by Kafka's protocol to one broker, without retries. Returns None, with nothing sent, if its
+        Kafka listener cannot be used now. Raises `NoAnswer`.
+
+        After `expects_s` a broker that is found silent is given up, since another one can be asked; None waits for all
+        of `timeout_s`.
+        """
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + timeout_s
         line = await self._doors.take(address, timeout_s)

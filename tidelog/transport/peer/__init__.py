@@ -1,4 +1,4 @@
-"""How brokers talk to each other: frames on a few long-lived connections (docs/peer-protocol.md)."""
+"""Communication between brokers: frames on a few long-lived connections (docs/peer-protocol.md)."""
 
 from tidelog.transport.peer.bounds import Lane, PeerBounds
 from tidelog.transport.peer.calling import CallingEnd

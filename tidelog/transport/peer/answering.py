@@ -1,7 +1,7 @@
-"""The answering end of a connection: a task per request, as many as the bounds allow.
+"""The answering end of a connection between brokers: one task per request, within bounds.
 
-The tasks belong to the connection. They are cancelled when the caller says that it waits no longer, when the time that
-it gave is over, and when the connection is lost: an answer that nobody can get is not worth working for.
+The tasks belong to the connection. A task is cancelled when the caller cancels the request, when the request's timeout
+passes, and when the connection is lost.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tidelog.transport.peer.statistics import UNREADABLE, PeerStatistics
 
 
 class AnsweringEnd(Line):
-    """The answering end of a connection that somebody opened; waits for their hello, but not for ever."""
+    """The answering end of an accepted connection. Closes it if no hello arrives within `handshake_s_max`."""
 
     def __init__(
         self,
@@ -41,15 +41,15 @@ class AnsweringEnd(Line):
         self._handler = handler
         self._on_greeted = on_greeted
         self._running: dict[int, asyncio.Task[None]] = {}
-        """Requests under way, by correlation id."""
+        """The tasks of the requests in progress, by correlation id."""
         self._running_bytes = 0
-        """The bytes of their payloads."""
+        """Total payload bytes of the requests in progress."""
         self._is_cancelled = False
         self._handshake = self._loop.call_later(common.bounds.handshake_s_max, self._too_slow)
 
     @property
     def tasks(self) -> list[asyncio.Task[None]]:
-        """Requests under way, oldest first."""
+        """The tasks of the requests in progress, oldest first."""
         return list(self._running.values())
 
     # -- what comes in -----------------------------------------------------------------------------------------------
@@ -84,7 +84,7 @@ class AnsweringEnd(Line):
             raise BadFrame(f"a frame of kind {frame.kind.name} asks for nothing")
 
     def close(self) -> None:
-        """Cancels all requests, also while the connection sends its last words."""
+        """Closes the connection after its queued bytes are sent, and cancels all requests at once."""
         super().close()
         self._cancel()
 

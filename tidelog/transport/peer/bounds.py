@@ -1,4 +1,4 @@
-"""The bounds of what one broker may cost another: sizes, counts and times."""
+"""Bounds on the resources that one broker may use at another: sizes, counts and times."""
 
 from __future__ import annotations
 
@@ -7,40 +7,43 @@ from dataclasses import dataclass
 
 
 class Lane(enum.IntEnum):
-    """A lane: one of the two connections to a peer. They are apart so that a heartbeat never waits behind a batch."""
+    """One of the two connections to each peer broker. They are separate so that a heartbeat never waits behind
+    a batch."""
 
     CONTROL = 0
-    """Elections, the metadata log, commands to the controller: small and urgent."""
+    """Elections, the metadata log, and commands to the controller: small, urgent messages."""
     DATA = 1
     """Batches: forwarded produce and fetch requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class PeerBounds:
-    """Bounds of a `PeerNode`. Who hits one gets `Overloaded`, a dropped notification or a closed connection."""
+    """Bounds of a `PeerNode`. Exceeding one raises `Overloaded`, drops a notification, or closes the connection."""
 
     frame_bytes_max: int = 64 << 20
-    """A message with its payload."""
+    """Maximum bytes of a frame, including its payload."""
     hello_bytes_max: int = 4096
-    """The only frame that is taken from somebody who has not said yet who they are."""
+    """Maximum bytes of a hello, which is the only frame accepted from a broker that has not identified itself."""
     requests_max: int = 1024
-    """Unanswered requests per connection, on either side of it."""
+    """Maximum unanswered requests per connection, at the calling and at the answering end."""
     queued_bytes_max: int = 64 << 20
-    """Bytes that wait for a slow peer, per connection: beyond it, requests and answers are refused."""
+    """Maximum bytes that wait to be sent to a slow peer, per connection; beyond it, requests and responses are
+    rejected."""
     notify_bytes_max: int = 4 << 20
-    """The same for notifications: beyond it, they are dropped."""
+    """Maximum bytes that wait to be sent, per connection, for a notification to be accepted; beyond it, notifications
+    are dropped."""
     connections_max: int = 512
-    """Connections taken from others."""
+    """Maximum accepted connections."""
     strangers_max: int = 64
-    """Connections of these that have not said hello; and as many of nodes that this broker does not know."""
+    """Maximum accepted connections without a hello yet, and also of those whose node this broker does not know."""
     connect_s_max: float = 3.0
-    """For the system to open a connection."""
+    """Seconds for opening a TCP connection."""
     handshake_s_max: float = 3.0
-    """For both sides to have greeted each other."""
+    """Seconds for the exchange of hellos on a new connection."""
     quiet_s: float = 0.4
-    """For how long an answer may be overdue, and none come at all, before the peer is asked whether it is there."""
+    """Seconds without any response, while one is overdue, after which the peer is pinged."""
     backoff_s_min: float = 0.02
-    """After the first failed attempt to connect; doubles with each, and is jittered."""
+    """Seconds before the second attempt to connect; doubles with each failed attempt, with jitter."""
     backoff_s_max: float = 1.0
     close_s_max: float = 2.0
-    """For all tasks and connections to end when the node is closed."""
+    """Seconds within which all tasks and connections have to end when the node is closed."""

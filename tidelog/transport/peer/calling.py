@@ -1,9 +1,9 @@
-"""The calling end of a connection: requests on their way, many at a time, each with a deadline.
+"""The calling end of a connection between brokers: many requests in flight, each with a deadline.
 
-A request that was handed to the connection and has no answer has an unknown outcome (`PeerLost`, `TimeoutError`); one
-that was not is definite (`PeerUnreachable`, `Overloaded`, `TooLarge`). An answer that no correct peer could have given
-is as good as none (`PeerLost`). Whoever gives up waiting leaves nothing behind:
-the peer is told, and an answer that comes all the same is dropped, as is one that nobody ever asked for.
+A request that was handed to the connection and got no response has an unknown outcome (`PeerLost`, `TimeoutError`); any
+other failure is definite (`PeerUnreachable`, `Overloaded`, `TooLarge`). A response that no correct peer could send
+counts as none (`PeerLost`). A caller that stops waiting sends a cancellation to the peer; late and unrequested
+responses are dropped.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from tidelog.transport.presence import Presence, Silent
 
 
 class _Question(NamedTuple):
-    """A request, or a ping if there is no message, and who waits for what comes of it."""
+    """A request, or a ping if `message` is None, and the future of its response."""
 
     message: msgspec.Struct | None
     future: asyncio.Future[Answer]
 
 
 class CallingEnd(Line):
-    """The calling end of a fresh connection; greets at once. `peer_id` is the node that it should reach, None for
+    """The calling end of a new connection; sends its hello at once. `peer_id` is the node that should answer, None for
     any."""
 
     def __init__(
@@ -47,7 +47,7 @@ class CallingEnd(Line):
         self._statistics = statistics
         self._peer_id = peer_id
         self._waiting: dict[int, _Question] = {}
-        """Requests by correlation id; one leaves when its answer comes or its caller gives up."""
+        """Requests in flight by correlation id; removed when the response arrives or the caller stops waiting."""
         self._last_id = 0
         self._is_greeted = asyncio.Event()
         self._is_lost = asyncio.Event()
@@ -58,13 +58,14 @@ class CallingEnd(Line):
             self.challenge()
 
     async def wait_greeted(self) -> None:
-        """Waits until requests may be sent. Raises `PeerRefused`, or `PeerUnreachable` if it was lost before."""
+        """Waits until the hellos are exchanged and requests may be sent. Raises `PeerRefused`, or `PeerUnreachable` if
+        the connection was lost before."""
         await self._is_greeted.wait()
         if not self.is_open:
             self._raise_unreachable()
 
     async def wait_lost(self) -> None:
-        """Waits until the connection is gone."""
+        """Waits until the connection is lost."""
         await self._is_lost.wait()
 
     # -- requests ----------------------------------------------------------------------------------------------------
@@ -72,8 +73,8 @@ class CallingEnd(Line):
     async def request(
         self, message: msgspec.Struct, payload: Sequence[Buffer], timeout_s: float, presence: Presence | None = None
     ) -> Answer:
-        """Sends a request and waits for its answer, for as long as the peer is there if its presence is given; see
-        `PeerNode.request` for what it raises."""
+        """Sends a request and waits for its response. With `presence` the wait also ends when the peer is found silent.
+        Raises what `PeerNode.request` raises."""
         if timeout_s <= 0:
             raise PeerUnreachable(f"no time is left for a request to {self._name()}")
         header = self._admit(message, payload)
@@ -81,7 +82,7 @@ class CallingEnd(Line):
         return await self._ask(Kind.REQUEST, header, payload, timeout_s, message, presence)
 
     async def ping(self, timeout_s: float) -> None:
-        """Returns when the other end has shown that it is there; no bound of work under way keeps it from that.
+        """Pings the other end and returns when it has answered. Pings are exempt from the bound on requests in flight.
 
         Raises `PeerLost`, `PeerUnreachable` or `TimeoutError`.
         """
@@ -128,7 +129,7 @@ class CallingEnd(Line):
             del future, give_up  # they hold the error, whose traceback holds this frame and the payload
 
     def notify(self, message: msgspec.Struct, payload: Sequence[Buffer]) -> bool:
-        """Sends a message that nobody answers; False if it is dropped."""
+        """Sends a message without a response; returns False if it was dropped."""
         bounds = self.common.bounds
         self.greet()
         if not self.is_open or self.connection.queued_bytes > bounds.notify_bytes_max:
@@ -144,7 +145,8 @@ class CallingEnd(Line):
         return True
 
     def _admit(self, message: msgspec.Struct, payload: Sequence[Buffer]) -> bytes:
-        """Returns the header of a request that may be sent. Raises `PeerUnreachable`, `Overloaded` or `TooLarge`."""
+        """Returns the encoded header of a request that is within the bounds. Raises `PeerUnreachable`, `Overloaded` or
+        `TooLarge`."""
         self.greet()  # may find that this is not one to talk to
         if not self.is_open:
             self._raise_unreachable()
@@ -205,7 +207,8 @@ class CallingEnd(Line):
             )
 
     def _answer(self, frame: Frame, request: msgspec.Struct | None) -> Answer:
-        """Returns the answer, if it can be one to that. Raises `BadFrame`, `ForeignSender`, `ImplausibleNumber`."""
+        """Returns the decoded response, checked for plausibility as a response to `request`. Raises `BadFrame`,
+        `ForeignSender`, `ImplausibleNumber`."""
         message = self.common.codec.message(frame.header) if len(frame.header) else None
         answer = Answer(message, (frame.payload,) if len(frame.payload) else ())
         if request is not None:
@@ -240,7 +243,7 @@ class CallingEnd(Line):
 
 
 def _reason(error: Exception) -> str:
-    """Returns the reason, of `statistics.REASONS`, why an answer is not believed."""
+    """Returns the reason, of `statistics.REASONS`, for which a response is rejected."""
     if isinstance(error, ForeignSender):
         return SENDER
     return NUMBER if isinstance(error, ImplausibleNumber) else UNREADABLE

@@ -1,4 +1,5 @@
-"""The state that all connections of one node share: its hello, secret and bounds, and the log of refusals."""
+"""The state common to all connections of one broker to its peers: hello, secret, bounds, and the log of rejected
+connections."""
 
 from __future__ import annotations
 
@@ -21,17 +22,17 @@ if TYPE_CHECKING:
     from tidelog.transport.peer.line import Line
 
 CheckAnswer = Callable[[Hello, msgspec.Struct, Answer], None]
-"""Judges what a peer has answered to a request. Raises `BadFrame`, `ForeignSender` or `ImplausibleNumber`."""
+"""A function that checks a peer's response to a request. Raises `BadFrame`, `ForeignSender` or `ImplausibleNumber`."""
 COMPLAINT_S: Final = 60.0
-"""The seconds after which the same is logged again about the same machine."""
+"""Seconds before the same warning about the same host is logged again."""
 REASONS_MAX: Final = 8
-"""How many reasons are told of one machine in that time: a stranger can give another one each time."""
+"""Maximum distinct warnings about one host within `COMPLAINT_S`, because a stranger can cause a new one each time."""
 COMPLAINTS_MAX: Final = 64
-"""Machines whose last complaint is remembered."""
+"""Maximum hosts whose last warnings are remembered."""
 
 
 class Common:
-    """The state that all connections of a node share."""
+    """The state common to all peer connections of a broker."""
 
     def __init__(
         self,
@@ -55,12 +56,12 @@ class Common:
         self.incarnations = Incarnations()
         self.on_refused: list[Callable[[Hello], None]] = []
         self.on_complaint: list[Callable[[str, str], None]] = []
-        """Called with the address of whoever is refused, and why, each time."""
+        """Listeners, called with the remote address and the reason each time that a connection is rejected."""
         self.logger: Any = structlog.get_logger("tidelog.peer").bind(node_id=hello().node_id)
         self.lines: dict[Line, None] = {}
-        """All that are not lost yet, in the order they were made."""
+        """Open connections, in the order of their opening."""
         self._complaints: dict[str, tuple[float, list[str]]] = {}
-        """Since when which reasons were logged, by host."""
+        """The warnings logged about each host, and when the first was logged."""
         self._no_lines = asyncio.Event()
         self._no_lines.set()
 
@@ -74,7 +75,8 @@ class Common:
             self._no_lines.set()
 
     def refusal(self, mine: Hello, theirs: Hello) -> str | None:
-        """Judges as `hello.refusal`, and calls `on_refused` with a hello that is refused."""
+        """Returns the reason why two brokers must not talk to each other, or None (`hello.refusal`). Calls `on_refused`
+        with a rejected hello."""
         objection = refusal(mine, theirs)
         if objection is not None:
             for hear in self.on_refused:
@@ -82,20 +84,20 @@ class Common:
         return objection
 
     def refuse_stale(self) -> None:
-        """Ends the connections with lives of nodes that are over."""
+        """Closes the connections of processes that the metadata has as replaced by a later process of the same node."""
         for line in list(self.lines):
             if line.theirs is not None and self.incarnations.is_stale(line.theirs):
                 line.refuse(f"{line.theirs.describe()} is over: a later life of this node is known")
 
     def complain(self, remote: str, why: str) -> None:
-        """Logs why a connection is refused, but not each time that the same machine tries again: the same reason once
-        in a while, and no more than a few of them. `statistics` counts all."""
+        """Logs the reason for a rejected connection, with limits: a repeated reason of one host once per `COMPLAINT_S`,
+        and a few reasons per host. `statistics` counts all."""
         for hear in self.on_complaint:
             hear(remote, why)
         self._warn("a peer connection is refused", remote, why)
 
     def doubt(self, remote: str, reason: str, why: str) -> None:
-        """Counts an answer that is not believed, and logs it as `complain` does."""
+        """Counts a rejected response, and logs it with the same limits as `complain`."""
         self.statistics.refused[reason] += 1
         self._warn("an answer of a peer is not believed", remote, why)
 
@@ -113,5 +115,5 @@ class Common:
             del self._complaints[next(iter(self._complaints))]
 
     async def wait_no_lines(self) -> None:
-        """Returns when the last connection is lost."""
+        """Waits until the last connection is lost."""
         await self._no_lines.wait()

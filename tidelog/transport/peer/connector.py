@@ -1,11 +1,9 @@
-"""Keeps one connection to a peer open: dials, greets, waits for its end, dials again.
+"""Keeps one connection to a peer open: connects, exchanges hellos, waits for the connection's end, and reconnects.
 
-The first attempt after a connection died starts at once. It is also the probe that tells a dead peer from a broken
-connection: a machine that answers "nobody listens here" has lost its broker. After a failed attempt the connector
-waits, exponentially longer each time, jittered so that the brokers of a cluster do not come back in step. A connection
-that died young does not end that, and is followed at once by another attempt only now and then, or two brokers that
-cannot agree would dial each other without end. A sign of life of the peer ends the waiting: its other lane got through,
-or it called by itself.
+The first attempt after a loss starts at once. It also tells a dead peer from a broken connection: a host that refuses
+the connection has lost its broker. After a failed attempt the connector waits, exponentially longer each time and with
+jitter. If a new connection is lost soon, an immediate attempt follows only now and then; otherwise two brokers that
+reject each other would reconnect in a loop. The wait ends early when the peer connects on its own or on the other lane.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from tidelog.transport.peer.statistics import PeerStatistics
 
 
 class Dialler:
-    """Opens connections that are ready for requests."""
+    """Opens connections on which requests may be sent."""
 
     def __init__(self, network: Network, common: Common, statistics: PeerStatistics) -> None:
         self._network = network
@@ -30,7 +28,7 @@ class Dialler:
         self._statistics = statistics
 
     async def dial(self, host: str, port: int, peer_id: int | None, timeout_s: float | None = None) -> CallingEnd:
-        """Opens a connection, and greets. Raises `OSError`, `TimeoutError` or `PeerUnreachable`."""
+        """Opens a connection and exchanges hellos. Raises `OSError`, `TimeoutError` or `PeerUnreachable`."""
         bounds = self._common.bounds
         ends: list[CallingEnd] = []
 
@@ -54,19 +52,20 @@ class Dialler:
 
 
 class Watcher(Protocol):
-    """The receiver of news about a connection."""
+    """A listener for the state of a connection."""
 
     def connected(self) -> None:
-        """Notes that there is a connection now."""
+        """Called when the connection is open."""
         ...
 
     def failed(self, why: PeerUnreachable, *, is_refused: bool) -> None:
-        """Notes that an attempt failed; `is_refused` if the machine is there, and nobody listens."""
+        """Called when an attempt to connect failed; `is_refused` if the host answered that nothing listens on
+        the port."""
         ...
 
 
 class Connector:
-    """The connector of one lane to one peer. Start it with `run` in a task."""
+    """Keeps the connection of one lane to one peer open; `run` is its task."""
 
     def __init__(
         self, dialler: Dialler, common: Common, entropy: Entropy, peer_id: int, host: str, port: int, watcher: Watcher
@@ -78,10 +77,10 @@ class Connector:
         self._backoff_s_max = common.bounds.backoff_s_max
         self._backoff = Backoff(entropy, initial_s=common.bounds.backoff_s_min, max_s=self._backoff_s_max)
         self._probe_after_s = 0.0
-        """When the next loss of a connection may be followed by an attempt at once."""
+        """The time after which the loss of a connection is again followed by an immediate attempt."""
         self._end: CallingEnd | None = None
         self._settled = asyncio.Event()
-        """Clear while an attempt is under way: who wants the connection then waits for its outcome."""
+        """Set unless an attempt to connect is in progress; callers that need the connection wait for it."""
         self._is_resting = False
         self._hurry = asyncio.Event()
         self._why: PeerUnreachable = PeerUnreachable(f"node {peer_id} at {host}:{port} was not dialled yet")
@@ -93,7 +92,8 @@ class Connector:
         return end if end is not None and end.is_open else None
 
     async def wait_connected(self, deadline_s: float) -> CallingEnd:
-        """Returns the connection; waits for an attempt that is under way. Raises `PeerUnreachable`, with the reason."""
+        """Returns the open connection, after an attempt in progress has ended. Raises `PeerUnreachable` with the
+        reason."""
         try:
             async with asyncio.timeout_at(deadline_s):
                 if self._end is not None:  # closed, and `run` hears of it first: the attempt that follows counts
@@ -107,7 +107,7 @@ class Connector:
         raise type(self._why)(self._why.message)
 
     async def run(self) -> None:
-        """Runs until it is cancelled."""
+        """Connects and reconnects until the task is cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             self._settled.clear()
@@ -139,7 +139,7 @@ class Connector:
             self._is_resting = False
 
     def hurry(self) -> None:
-        """Begins the next attempt now, if this waits for its time: the peer has given a sign of life."""
+        """Ends the backoff wait, since the peer is known to be reachable."""
         if self._is_resting:
             self._settled.clear()
             self._hurry.set()
@@ -162,7 +162,7 @@ class Connector:
         self._watcher.failed(error, is_refused=is_refused)
 
     def stop(self) -> None:
-        """Closes the connection, and fails those who wait for one; to be called after the task was cancelled."""
+        """Closes the connection and fails its waiters. Called after the task of `run` was cancelled."""
         self._why = PeerUnreachable(f"{self._name()} is not a peer any more")
         if self._end is not None:
             self._end.close()

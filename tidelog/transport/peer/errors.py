@@ -1,9 +1,9 @@
-"""Errors between two brokers, and how a broker's error reaches the other one.
+"""Errors between brokers, and their encoding in frames.
 
-An error crosses as its code, its message, Kafka's code for it, by which finer kinds of a code are told apart, and the
-whole numbers that it carries as attributes (an offset range, a leader epoch), so that the exception raised at the
-caller says what the one raised at the callee said. A code that this version does not know becomes the nearest exception
-of its status, which keeps what is definite definite (`tidelog.transport.errors`).
+An error is sent as its code, its message, Kafka's error code, which distinguishes variants of a code, and its integer
+attributes (such as an offset range or a leader epoch). So the caller raises the same exception as the answering broker.
+A code that this version does not know becomes the closest exception with the same HTTP status, so that definite errors
+stay definite (`tidelog.transport.errors`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tidelog.transport.errors import error_from_code
 
 
 class PeerUnreachable(TidelogError):
-    """There is no connection to the broker: surely the request was not sent. Try again, or ask another broker."""
+    """There is no connection to the broker: the request was certainly not sent. Retry, or ask another broker."""
 
     code = 50383
     kafka = KafkaCode.LEADER_NOT_AVAILABLE
@@ -27,7 +27,7 @@ class PeerUnreachable(TidelogError):
 
 
 class PeerLost(TidelogError):
-    """The connection died after the request was handed to it: whether the peer did its work is unknown."""
+    """The connection was lost after the request was handed to it: its outcome is unknown."""
 
     code = 50483
     kafka = KafkaCode.REQUEST_TIMED_OUT
@@ -35,13 +35,15 @@ class PeerLost(TidelogError):
 
 
 class PeerRefused(PeerUnreachable):
-    """The other broker is not one to talk to: another cluster, another protocol, another node, an earlier life."""
+    """The connection was rejected: the other broker is of another cluster, protocol or node than expected, or an
+    earlier process of its node."""
 
     code = 50384
 
 
 class PeerBusy(PeerRefused):
-    """The other broker takes no connection now: it has no place, is stopping, or did not hear in time. Try again."""
+    """The other broker accepts no connection now: it is at its limit, is shutting down, or was too slow to answer.
+    Retry."""
 
     code = 50385
 
@@ -50,7 +52,7 @@ _KAFKA: Final = "kafka"
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """A `TidelogError` on its way."""
+    """An encoded `TidelogError`."""
 
     code: Int64
     message: str
@@ -58,18 +60,19 @@ class Fault(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, error: TidelogError) -> Fault:
-        """Returns the fault that tells the peer of an error: code, message, and its numbers."""
+        """Returns the encoded form of an error: code, message, and integer attributes."""
         details = {name: value for name, value in vars(error).items() if type(value) is int}
         if error.kafka is not None:  # it tells finer kinds of a code apart; an older broker passes it over
             details[_KAFKA] = int(error.kafka)
         return cls(error.code, error.message, details)
 
     def to_refusal(self) -> PeerRefused:
-        """Returns why the peer ends the connection. An older one does not tell whether it is only busy."""
+        """Returns the `PeerRefused` or `PeerBusy` with which the peer ends a connection; `PeerRefused` from an older
+        version, which does not distinguish them."""
         return PeerBusy(self.message) if self.code == PeerBusy.code else PeerRefused(self.message)
 
     def to_error(self) -> TidelogError:
-        """Returns the exception to be raised at the caller."""
+        """Returns the exception that the calling broker raises."""
         error = PeerRefused(self.message) if self.code == PeerRefused.code else error_from_code(self.code, self.message)
         for kind in type(error).__subclasses__():
             if kind.code == error.code and kind.kafka == self.details.get(_KAFKA) != error.kafka:

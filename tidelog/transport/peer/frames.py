@@ -1,20 +1,20 @@
-"""The bytes of a peer frame. A connection carries frames with a length before each; this is what is inside one.
+"""The layout of a frame between brokers. On the connection, a length precedes each frame.
 
 ```
 offset  size  field
-     0     1  version      of this layout; a frame of another version ends the connection
-     1     1  kind         see `Kind`
-     2     2  (zero)
-     4     4  header size
-     8     8  correlation  names a request on its connection; 0 where there is none
-    16     4  timeout      of a request, in milliseconds: for how long the caller waits
-    20     4  CRC32C       of the 20 bytes above and the header
-    24        header       one message: msgpack, a map with the name of its type (`msgspec`, tagged)
-              payload      the rest, untouched
+0          1  version      of this layout; a frame of another version ends the connection
+1          1  kind         see `Kind`
+2          2  (zero)
+4          4  header size
+8          8  correlation  identifies a request on its connection; 0 for other frames
+16         4  timeout      of a request, in milliseconds
+20         4  CRC32C       of the 20 bytes above and the header
+24            header       one message: msgpack, a map with the name of its type (`msgspec`, tagged)
+              payload      all remaining bytes, untouched
 ```
 
-All numbers are big-endian. The payload is outside the checksum: what travels in it (record batches, values of the
-metadata log, chunks of snapshots) carries a checksum of its own, which was made where the bytes were made.
+All numbers are big-endian. The checksum does not cover the payload: record batches, values of the metadata log and
+chunks of snapshots have a checksum of their own, computed where they were made.
 """
 
 from __future__ import annotations
@@ -48,31 +48,31 @@ class Kind(enum.IntEnum):
     """The purpose of a frame."""
 
     HELLO = 1
-    """First in both directions, and again whenever it changed. Where brokers have a secret, the first one has a proof
-    behind it."""
+    """The first frame in both directions, sent again after each change. With a cluster secret, the first one is
+    followed by a proof."""
     REFUSAL = 2
-    """The last frame of whoever will not talk to the other: a `Fault`."""
+    """The last frame before an end closes the connection: a `Fault` with the reason."""
     REQUEST = 3
     ANSWER = 4
-    """The answer to a request; without a message if its header is empty."""
+    """The response to a request; without a message if its header is empty."""
     ERROR = 5
-    """Instead of an answer: a `Fault`."""
+    """The error response to a request: a `Fault`."""
     NOTIFY = 6
-    """A message that nobody answers."""
+    """A message without a response."""
     CANCEL = 7
-    """The caller waits no longer for this request."""
+    """Cancels a request: its caller has stopped waiting."""
     PING = 8
-    """Asks whether the other end is there: whatever else it has to do, it answers at once, with nothing."""
+    """Requests an empty response, which the other end sends at once whatever its load."""
     CHALLENGE = 9
-    """Before the hello, of whoever has the cluster's secret: a `Challenge`."""
+    """The frame before the hello, if there is a cluster secret: a `Challenge`."""
 
 
 PING_LEVEL: Final = 2
-"""A broker that speaks no more than the level before ends a connection on which a ping comes."""
+"""The first feature level with pings. A broker of a lower level closes a connection on which a ping arrives."""
 
 
 class BadFrame(Exception):
-    """The bytes are no frame of this protocol; the message says in which way."""
+    """The bytes are no valid frame; the message says why."""
 
 
 class OtherVersion(BadFrame):
@@ -80,7 +80,7 @@ class OtherVersion(BadFrame):
 
 
 class Frame(NamedTuple):
-    """A frame taken apart. `header` and `payload` are views of its bytes."""
+    """A decoded frame. `header` and `payload` are views of its bytes."""
 
     kind: Kind
     correlation: int
@@ -92,19 +92,19 @@ class Frame(NamedTuple):
 def pack(
     kind: Kind, header: bytes = b"", payload: Sequence[Buffer] = (), *, correlation: int = 0, timeout_ms: int = 0
 ) -> list[Buffer]:
-    """Returns the buffers of a frame: its small part in one, and the payload as it is."""
+    """Returns the buffers of an encoded frame: fixed fields and header in one buffer, then the payload uncopied."""
     prefix = _PREFIX.pack(VERSION, kind, 0, len(header), correlation, timeout_ms)
     crc = crc32c(header, crc32c(prefix))
     return [b"".join((prefix, _CRC.pack(crc), header)), *payload]
 
 
 def frame_bytes(header: bytes, payload: Sequence[Buffer]) -> int:
-    """Returns the size of a frame in bytes, before it is made."""
+    """Returns the size in bytes that a frame will have."""
     return PREFIX_BYTES + len(header) + sum(memoryview(buffer).nbytes for buffer in payload)
 
 
 def unpack(frame: memoryview) -> Frame:
-    """Takes a frame apart. Raises `BadFrame`, or `OtherVersion`."""
+    """Decodes a frame. Raises `BadFrame`, or `OtherVersion`."""
     if len(frame) and frame[0] != VERSION:
         raise OtherVersion(f"a frame of version {frame[0]} of the peer protocol came; this broker speaks {VERSION}")
     if len(frame) < PREFIX_BYTES:
@@ -126,12 +126,13 @@ _KINDS: Final = {int(kind): kind for kind in Kind}
 
 
 class MessageCodec:
-    """Messages as headers of frames. All brokers of a cluster give the same types, each with a tag of its own."""
+    """Encodes and decodes messages as headers of frames. All brokers of a cluster use the same message types, each with
+    its own tag."""
 
     def __init__(self, message_types: Sequence[type[msgspec.Struct]], additions: Additions = NO_ADDITIONS) -> None:
-        """`additions` says since which feature level messages and their fields exist.
+        """`additions` lists the feature level that introduced each message and field.
 
-        Raises `TypeError` if a type has no tag, or two have the same.
+        Raises `TypeError` if a type has no tag, or two have the same tag.
         """
         assert message_types
         for message_type in message_types:
@@ -146,15 +147,15 @@ class MessageCodec:
         self._encode = msgspec.msgpack.Encoder().encode
 
     def encode(self, message: msgspec.Struct, level: int = LEVEL_MAX) -> bytes:
-        """Returns the bytes of a message or a `Fault` at a feature level. Raises `UnsupportedLevel`."""
+        """Returns the encoding of a message or a `Fault` at a feature level. Raises `UnsupportedLevel`."""
         return self._encode(self._additions.at(message, level))
 
     def encode_hello(self, hello: Hello) -> bytes:
-        """Returns the bytes of a hello, at the highest level of its broker."""
+        """Returns the encoding of a hello, at the highest feature level of this broker."""
         return self._encode(HELLO_ADDITIONS.at(hello, hello.levels.highest))
 
     def message(self, header: memoryview) -> msgspec.Struct:
-        """Decodes a message. Raises `BadFrame` if it is none of those that are known here."""
+        """Decodes a message. Raises `BadFrame` for an unknown type."""
         return _decode(self._messages, header)
 
     def hello(self, header: memoryview) -> Hello:

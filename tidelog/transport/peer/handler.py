@@ -1,4 +1,4 @@
-"""The part of a `PeerNode` that a broker supplies: it answers the other brokers."""
+"""`PeerHandler`: the request handler that a broker passes to its `PeerNode`, which connects the brokers."""
 
 from __future__ import annotations
 
@@ -12,31 +12,30 @@ from tidelog.transport.peer.hello import Hello
 
 
 class Answer(NamedTuple):
-    """The answer to a request: a message, or only bytes, or neither."""
+    """The response to a request between brokers: a message, a payload, both, or neither."""
 
     message: msgspec.Struct | None = None
     payload: Sequence[Buffer] = ()
-    """Bytes that travel untouched. They must not change once they are handed over. An answer that was received has one
-    buffer, or none."""
+    """Payload bytes, sent uncopied, so they must not change afterwards. A received response has at most one buffer."""
 
     @property
     def body(self) -> memoryview:
-        """The payload of an answer that was received, as one view."""
+        """Returns the payload of a received response as one view."""
         assert len(self.payload) <= 1
         return memoryview(self.payload[0] if self.payload else b"")
 
 
 class PeerHandler(Protocol):
-    """Answers the requests of other brokers."""
+    """Handles the requests of other brokers."""
 
     async def handle(self, caller: Hello, message: msgspec.Struct, payload: memoryview) -> Answer:
-        """Answers a request. A `TidelogError` goes to the caller; anything else is our fault, and logged.
+        """Handles a request. A `TidelogError` is sent to the caller; any other exception is a bug, and logged.
 
-        Cancelled when the caller waits no longer or its connection is lost. The payload may be kept. A caller with
-        another broker epoch than the metadata says, or without one, may ask for less: that is for the handler to judge.
+        Cancelled when the caller stops waiting or its connection is lost. `payload` may be kept. A caller whose broker
+        epoch is missing or differs from the metadata may have fewer rights: the handler decides.
         """
         ...
 
     def notified(self, caller: Hello, message: msgspec.Struct, payload: memoryview) -> None:
-        """Takes a message that nobody waits for. Must be quick and must not raise."""
+        """Handles a message without a response. Must be quick and must not raise."""
         ...

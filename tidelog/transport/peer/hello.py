@@ -1,18 +1,19 @@
-"""The hello: the first frame in both directions, and the rules by which one side will not talk to the other.
+"""The hello: the first frame in both directions of a connection between brokers, and the rules for rejecting the other
+end.
 
-A broker that restarts keeps its node id, and frames of its earlier life may still be under way, or the earlier process
-may only be paused. So a caller names its *incarnation*, drawn afresh by each process, and its *broker epoch*, the
-position of its registration in the metadata log (Kafka: KIP-903). `Incarnations` remembers which of a node's lives is
-newest, and learns that from the metadata alone. By those a hello may turn out to be that of an earlier life; what it
-says itself makes no other life one: else whoever says a large epoch in a node's name would put that node out.
+A restarted broker keeps its node id, while frames of the earlier process may still be in flight, or the earlier process
+may only be paused. So each hello contains an *incarnation*, a random id of the process, and a *broker epoch*, the
+offset of its registration in the metadata log (Kafka: KIP-903). `Incarnations` remembers the latest registered process
+of each node, from the metadata log alone: the claim of a hello never replaces a process, or anybody could fence a node
+by claiming a large epoch.
 
-A life that the metadata here do not name is listened to, whatever epoch it says, unless it is known to be over: it may
-be about to register, or have registered later than this broker has read. The handler of a request sees the caller's
-`Hello` and judges what such a caller may ask. Until the metadata name the later one, an earlier life is listened to as
-well: what it says is judged by its epoch where it counts, by leaders and by the controller.
+A process that is not in the local metadata is accepted, whatever its epoch, unless it is known to be replaced: it may
+be about to register, or the local metadata may lag. The handler of a request sees the caller's `Hello` and decides
+about its rights. Until the metadata has the later process, the earlier one is accepted as well; leaders and the
+controller check its epoch where it matters.
 
-A caller names the feature levels that it speaks (`model/levels.py`), too, and the level that its cluster is at. Who
-does not speak that level is refused: it could not read the metadata.
+A hello also contains the feature levels that the broker supports (`model/levels.py`) and the level of its cluster. A
+broker that does not support the cluster's level is rejected: it could not read the metadata.
 """
 
 from __future__ import annotations
@@ -34,33 +35,36 @@ from tidelog.model.levels import (
 PROTOCOL_VERSION: Final = 1
 
 ENDED_MAX: Final = 32
-"""The most earlier processes of one node that are remembered as over."""
+"""Maximum replaced processes that are remembered per node."""
 
 
 class Hello(msgspec.Struct, frozen=True):
-    """The self-description of a broker, the first frame of a connection."""
+    """The identity of a broker, sent as the first frame of a connection."""
 
     node_id: int
     incarnation: str
-    """The incarnation of the process: drawn at its start."""
+    """A random id of the process, drawn when it starts."""
     cluster_id: str = ""
-    """Empty while it is not known: before a cluster is founded, or joined."""
+    """The cluster's id; empty before the broker has founded or joined a cluster."""
     broker_epoch: int = -1
-    """The offset of the registration in the metadata log; -1 before it."""
+    """The offset of the broker's registration in the metadata log; -1 before it is registered."""
     protocol_version: int = PROTOCOL_VERSION
-    """The version of frames and hellos: who speaks another one is refused. The levels say what messages there are."""
+    """The version of frames and hellos; a broker with another one is rejected. The feature levels determine the
+    messages."""
     generation: int = 0
-    """How often the cluster's metadata log was begun anew; it counts with a `cluster_id`."""
+    """The number of times that the cluster's metadata log was recovered as a new log (`tidelog cluster recover`);
+    meaningful with a `cluster_id`."""
     recovery_id: str = ""
-    """The id of the last recovery, which began the metadata log anew: two logs recovered from the same one apart from
-    each other have the same generation, and different ids."""
+    """The id of the last recovery that started a new metadata log. Two logs that were recovered independently from the
+    same log have the same generation and different recovery ids."""
     levels: LevelRange = FIRST_LEVEL
-    """The feature levels that it speaks."""
+    """The feature levels that the broker supports."""
     cluster_level: int = UNKNOWN_LEVEL
-    """The feature level of the cluster, as far as it has read the metadata; unknown without a cluster."""
+    """The feature level of the cluster, as far as the broker has read the metadata; `UNKNOWN_LEVEL` without a
+    cluster."""
 
     def describe(self) -> str:
-        """Returns the hello in words, for log lines."""
+        """Returns a description of the hello for log lines."""
         cluster = f"cluster {self.cluster_id}" if self.cluster_id else "no cluster yet"
         return f"node {self.node_id} of {cluster}, incarnation {self.incarnation}, epoch {self.broker_epoch}"
 
@@ -68,12 +72,12 @@ class Hello(msgspec.Struct, frozen=True):
 HELLO_ADDITIONS: Final = Additions(
     {}, {Hello: dict.fromkeys(("levels", "cluster_level", "generation", "recovery_id"), 2)}, {}
 )
-"""A hello is written at the highest level of who says it, since that of the other is not known yet; whoever reads it
-passes over what it does not know."""
+"""The fields of a hello that feature level 2 added. A hello is encoded at the sender's highest level, since the
+receiver's is not known yet; a receiver ignores unknown fields."""
 
 
 def refusal(mine: Hello, theirs: Hello) -> str | None:
-    """Returns why two brokers cannot talk to each other, in words; None if they can."""
+    """Returns the reason why two brokers must not talk to each other; None if they may."""
     if theirs.protocol_version != mine.protocol_version:
         return (
             f"node {theirs.node_id} speaks version {theirs.protocol_version} of the peer messages, and node "
@@ -95,7 +99,7 @@ def refusal(mine: Hello, theirs: Hello) -> str | None:
 
 
 def _level_refusal(mine: Hello, theirs: Hello) -> str | None:
-    """Returns why two brokers cannot talk to each other, by the feature levels that they speak; None if they can."""
+    """Returns the reason why the feature levels of two brokers are incompatible; None if they are compatible."""
     level = max(mine.cluster_level, theirs.cluster_level)
     for hello in (theirs, mine):
         if level != UNKNOWN_LEVEL and level not in hello.levels:
@@ -106,19 +110,21 @@ def _level_refusal(mine: Hello, theirs: Hello) -> str | None:
 
 
 def is_left_behind(mine: Hello, theirs: Hello) -> bool:
-    """Returns True if the first does not speak the level that its cluster is at, as the second knows."""
+    """Returns True if the broker of `mine` does not support its cluster's feature level, as stated by `theirs`."""
     is_same = theirs.cluster_id != "" and mine.cluster_id in ("", theirs.cluster_id)
     return is_same and theirs.cluster_level != UNKNOWN_LEVEL and theirs.cluster_level not in mine.levels
 
 
 def are_apart(mine: Hello, theirs: Hello) -> bool:
-    """Returns True for brokers whose metadata logs were begun anew apart from each other."""
+    """Returns True if both are of the same cluster and generation, but their metadata logs were recovered
+    independently."""
     is_same = mine.cluster_id != "" and (mine.cluster_id, mine.generation) == (theirs.cluster_id, theirs.generation)
     return is_same and mine.recovery_id != theirs.recovery_id
 
 
 def outdated(node_id: int, generation: int, newest: int) -> str:
-    """Says what is wrong with a broker that was not there when the metadata log was begun anew, and what to do."""
+    """Returns the error text for a broker whose data predates the recovery of the metadata log, with the steps
+    to take."""
     return (
         f"node {node_id} is of generation {generation} of the cluster, and `tidelog cluster recover` has begun "
         f"generation {newest}: what node {node_id} knows is not true any more; move its metadata directories and "
@@ -127,7 +133,8 @@ def outdated(node_id: int, generation: int, newest: int) -> str:
 
 
 def recovered_apart(generation: int, recovery_ids: Mapping[int, str]) -> str:
-    """Says that a metadata log was begun anew several times from the same, which node is of which, and what to do."""
+    """Returns the error text for a metadata log that was recovered several times independently, with the recovery of
+    each node and the steps to take."""
     of = ", ".join(
         f"node {node} is of recovery {recovery_id or '(no id)'}" for node, recovery_id in sorted(recovery_ids.items())
     )
@@ -140,7 +147,7 @@ def recovered_apart(generation: int, recovery_ids: Mapping[int, str]) -> str:
 
 
 class Incarnations:
-    """The newest process of each node, as far as this broker has read the metadata log."""
+    """The latest registered process of each node, as far as this broker has read the metadata log."""
 
     def __init__(self) -> None:
         self._newest: dict[int, str] = {}
@@ -148,8 +155,8 @@ class Incarnations:
         self._ended: dict[int, list[str]] = {}
 
     def accept_only(self, node_id: int, incarnation: str, broker_epoch: int = -1) -> None:
-        """Notes the newest registered process of a node; the one that it replaces is over. News of an earlier
-        registration is ignored."""
+        """Stores the latest registered process of a node, and marks the process that it replaces as ended. Ignores an
+        earlier registration."""
         ended = self._ended.setdefault(node_id, [])
         newest, epoch = self._newest.get(node_id), self._epochs.get(node_id, -1)
         if newest == incarnation:
@@ -164,8 +171,8 @@ class Incarnations:
         self._epochs[node_id] = broker_epoch
 
     def hear(self, theirs: Hello) -> str | None:
-        """Returns why a hello is refused, in words, if another process of that node is known to have registered later;
-        else None. A hello is judged here, and not remembered."""
+        """Returns the reason for rejecting a hello if another process of its node registered later; else None. Stores
+        nothing."""
         # A hello changes nothing here: otherwise one with a large epoch, in a node's name, would put that node out.
         if self.is_stale(theirs):
             return (

@@ -1,12 +1,12 @@
-"""An end of a connection between two brokers: the parts that calling and answering ends have in common.
+"""`Line`: one end of a connection between two brokers; the common part of the calling and the answering end.
 
-Both greet. The caller's `Hello` is the first frame of a connection, the callee's the second, and nothing else is taken
-before them. What a broker says of itself changes: it learns the id of its cluster, it is registered. So each end says
-hello again before the next frame that it sends after such a change, and the other end judges it again. A connection
-that was opened while one side knew no cluster thereby ends when the two turn out to belong to different ones.
+Both ends send a hello: the caller's is the first frame of the connection, the answerer's the second, and no other frame
+is accepted before them. The identity of a broker changes when it learns its cluster's id or is registered. Each end
+therefore sends a new hello before its next frame after such a change, and the other end checks it again. So a
+connection opened while one side had no cluster ends when the two turn out to belong to different clusters.
 
-With a secret of the cluster both challenge each other before they greet, and the first hello of each comes with a proof
-(`proof.py`). A hello without the right proof changes nothing: nobody judges it or remembers it.
+With a cluster secret both ends send a challenge before the hello, and the first hello of each is followed by a proof
+(`proof.py`). A hello without a valid proof has no effect.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tidelog.transport.peer.proof import NO_CHANNEL, Challenge, Proofs, Role, se
 
 
 class Line(ABC):
-    """An end of a connection, a `FrameReceiver`. Ends by itself on bad frames; `error` then says why."""
+    """One end of a connection between brokers, a `FrameReceiver`. Closes on invalid frames; `error` is the reason."""
 
     def __init__(self, connection: FrameConnection, common: Common, role: Role) -> None:
         self.connection = connection
@@ -33,11 +33,11 @@ class Line(ABC):
         self._role = role
         self._proofs = Proofs(common.secret, role, connection.certificates) if common.secret is not None else None
         self.theirs: Hello | None = None
-        """The newest hello of the other end; None before its first."""
+        """The latest hello of the other end; None before the first."""
         self.level = LEVEL_MIN
-        """The highest feature level that both ends speak; what is sent here is encoded at it."""
+        """The highest feature level that both ends support; messages are encoded at it."""
         self.error: PeerRefused | None = None
-        """The error with which this end or the other has ended the connection."""
+        """The error with which either end has closed the connection; None while open."""
         self.is_open = True
         self._mine: Hello | None = None
         connection.frame_bytes_max = common.bounds.hello_bytes_max
@@ -46,7 +46,7 @@ class Line(ABC):
     # -- sending -----------------------------------------------------------------------------------------------------
 
     def greet(self) -> None:
-        """Says hello, unless the other end knows all there is to say."""
+        """Sends a hello, unless the other end has the present one."""
         mine = self.common.hello()
         if mine is self._mine or not self.is_open:
             return
@@ -68,16 +68,16 @@ class Line(ABC):
         correlation: int = 0,
         timeout_ms: int = 0,
     ) -> None:
-        """Sends a frame, behind a new hello if there is news."""
+        """Sends a frame, after a new hello if this broker's identity has changed."""
         self.greet()
         self.connection.send(pack(kind, header, payload, correlation=correlation, timeout_ms=timeout_ms))
 
     def refuse(self, why: str) -> None:
-        """Refuses the other end, tells it why, and closes."""
+        """Sends the reason for a rejection to the other end, and closes the connection."""
         self._end_for(PeerRefused(why))
 
     def turn_away(self, why: str) -> None:
-        """Refuses the other end for now: it may come again."""
+        """Rejects the other end temporarily: it may reconnect."""
         self._end_for(PeerBusy(why))
 
     def _end_for(self, error: PeerRefused) -> None:
@@ -90,14 +90,14 @@ class Line(ABC):
         self.close()
 
     def close(self) -> None:
-        """Takes and sends no more; `connection_lost` follows."""
+        """Sends and accepts no more frames; `connection_lost` follows."""
         self.is_open = False
         self.connection.close()
 
     # -- receiving ---------------------------------------------------------------------------------------------------
 
     def frame_received(self, frame: memoryview) -> None:
-        """Takes a frame apart and acts on it; a bad one ends the connection."""
+        """Decodes and handles a frame; an invalid frame closes the connection."""
         if not self.is_open:
             return
         try:
@@ -118,7 +118,7 @@ class Line(ABC):
     # -- proofs ------------------------------------------------------------------------------------------------------
 
     def challenge(self) -> None:
-        """Asks the other end for a proof."""
+        """Sends a challenge, which requests a proof from the other end."""
         assert self._proofs is not None
         header = self.common.codec.encode(Challenge.draw(self._node_id, self.common.entropy))
         self._proofs.said(header)
@@ -137,7 +137,7 @@ class Line(ABC):
             self.challenged()
 
     def _doubt(self, hello: Frame) -> str | None:
-        """Returns why a first hello is not believed; None if it is."""
+        """Returns the reason why a first hello and its proof are invalid; None if they are valid."""
         if self._proofs is None:
             return None
         if not self._proofs.may_be_proved:
@@ -186,7 +186,7 @@ class Line(ABC):
         self.close()
 
     def objection(self, theirs: Hello) -> str | None:
-        """Returns what else is wrong with a hello, or None."""
+        """Returns the reason for rejecting a hello besides `refusal`; None if there is none."""
         if reason := self.stranger(theirs.node_id):
             return reason
         earlier = self.theirs
@@ -195,11 +195,11 @@ class Line(ABC):
         return None
 
     def stranger(self, node_id: int) -> str | None:
-        """Returns why the other end should not be this node; None if it may."""
+        """Returns the reason why the other end should not be this node; None if it may be."""
         return None
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Ends this end, since the connection is gone."""
+        """Releases the state of this end after the loss of the connection."""
         self.is_open = False
         self.common.remove(self)
         self.ended(error)
@@ -208,20 +208,20 @@ class Line(ABC):
 
     @abstractmethod
     def challenged(self) -> None:
-        """Is called when the other end wants a proof."""
+        """Called when the other end has sent a challenge."""
         ...
 
     @abstractmethod
     def greeted(self) -> None:
-        """Is called when the other end's first hello was fine."""
+        """Called when the other end's first hello was accepted."""
         ...
 
     @abstractmethod
     def take(self, frame: Frame) -> None:
-        """Takes a frame that is neither hello nor refusal. May raise `BadFrame`."""
+        """Handles a frame that is neither hello nor refusal. May raise `BadFrame`."""
         ...
 
     @abstractmethod
     def ended(self, error: Exception | None) -> None:
-        """Is called once, when nothing will come any more."""
+        """Called once, after the connection is lost."""
         ...

@@ -1,4 +1,4 @@
-"""The check that the broker that speaks is the one that its certificate names, made with each hello under TLS."""
+"""Checks under TLS that the node id in a broker's hello is the one in its certificate."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from tidelog.transport.peer.hello import Hello
 
 
 def name_refusal(theirs: Hello, own_name: str | None, peer_name: str | None) -> str | None:
-    """Returns why a hello is not of the broker that its certificate names, in words; None if it is, or without TLS.
+    """Returns the reason why a hello does not match the sender's certificate; None if it matches, or without TLS.
 
-    `own_name` and `peer_name` are those of the connection (see the port `FrameConnection`).
+    `own_name` and `peer_name` are the names in the certificates of this end and of the other (see the port
+    `FrameConnection`).
     """
     if own_name is None or peer_name is None:
         return None

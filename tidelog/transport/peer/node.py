@@ -1,11 +1,11 @@
-"""A broker among the others: its listener for them, and its connections to them.
+"""`PeerNode`: a broker's listener for other brokers, and its connections to them.
 
-Between two brokers that know each other there are two connections per direction, one a lane. Requests go one way on
-each and answers come back on the same, in any order; nothing is sent twice by this layer, and nothing is ordered but
-the frames of one connection. What it promises about a request is only this: it is executed at most once for each time
-that it was sent, by the broker it was meant for, of this cluster, in a life that is not known to be over.
+Each broker opens two connections to each broker that it knows, one per lane. Requests go one way on a connection and
+responses return on it, in any order. This layer never resends a request and orders nothing but the frames of one
+connection. It guarantees that a request is executed at most once per sending, by the addressed broker of this cluster,
+in a process that is not known to be replaced.
 
-Threading: everything runs on the event loop, and no call but the awaited ones waits.
+Threading: everything runs on the event loop, and only coroutines wait.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ DEFAULT_BOUNDS = PeerBounds()
 
 
 def _any_answer(_answerer: Hello, _asked: msgspec.Struct, _answer: Answer) -> None:
-    """Believes every answer that can be read."""
+    """Accepts every response that can be decoded."""
 
 
 class PeerNode:
-    """A broker's connections with the others. To be made on a running loop; `close` ends all it started."""
+    """The connections of a broker with other brokers. Made on a running event loop; `close` ends all its tasks."""
 
     def __init__(
         self,
@@ -55,17 +55,19 @@ class PeerNode:
         secret: ClusterSecret | None = None,
         check_answer: CheckAnswer = _any_answer,
     ) -> None:
-        """`hello` says who this broker is, now: it gives the same object until something changes.
+        """`hello` returns this broker's present identity, as the same object until something changes.
 
-        `message_types` are all messages that brokers exchange, the same in each of them; `additions` says since which
-        feature level each is one. With a `secret` only those who know it are talked to. `check_answer` judges what
-        peers answer.
+        `message_types` are the messages that brokers exchange, the same in all brokers; `additions` lists the feature
+        level that introduced each. With a `secret`, brokers without it are rejected. `check_answer` checks the
+        responses of peers.
         """
         self.statistics = PeerStatistics()
         self.on_peer_down: list[Callable[[int], None]] = []
-        """Called with the id of a node whose process is gone: its connections died, its machine refuses new ones."""
+        """Listeners, called with the id of a node whose process is gone: its connections are lost and its host refuses
+        new ones."""
         self.on_peer_silent: list[Callable[[int], None]] = []
-        """Called with the id of a node that owes answers and does not say that it is there; again while it does not."""
+        """Listeners, called with the id of a node that neither sends overdue responses nor answers pings; called again
+        while this lasts."""
         self._network = network
         self._handler = handler
         self._entropy = entropy
@@ -73,9 +75,9 @@ class PeerNode:
         codec = MessageCodec(message_types, additions)
         self._common = Common(hello, codec, bounds, clock, entropy, self.statistics, secret, check_answer)
         self.on_complaint = self._common.on_complaint
-        """Called with the address of whoever is refused a connection, and why, each time."""
+        """Listeners, called with the remote address and the reason each time that a connection is rejected."""
         self.on_refused = self._common.on_refused
-        """Called with the hello of a broker that this one may not talk to, each time that it says it."""
+        """Listeners, called with each hello of a broker that is rejected."""
         self._dialler = Dialler(network, self._common, self.statistics)
         self._peers: dict[int, Peer] = {}
         self._stopped: list[Peer] = []
@@ -85,9 +87,9 @@ class PeerNode:
     # -- listening ---------------------------------------------------------------------------------------------------
 
     async def listen(self, host: str, port: int) -> tuple[str, int]:
-        """Takes connections of others from now on. Returns the address, with the port as chosen if it was 0.
+        """Starts to accept connections. Returns the address, with the actual port if `port` is 0.
 
-        Raises `OSError` if the address cannot be had.
+        Raises `OSError` if the address cannot be bound.
         """
         assert self._listener is None and not self._is_closed
         self._listener = await self._network.listen(host, port, self._accept)
@@ -106,18 +108,19 @@ class PeerNode:
         return end
 
     def _answering(self) -> list[AnsweringEnd]:
-        """Returns the open connections that others have opened, the oldest first."""
+        """Returns the open accepted connections, oldest first."""
         return [line for line in self._common.lines if isinstance(line, AnsweringEnd) and line.is_open]
 
     def _make_room(self, strangers: Sequence[AnsweringEnd], problem: str) -> None:
-        """Refuses the oldest of too many strangers that asks nothing: known brokers' places are kept for them."""
+        """Closes the oldest connection without requests if there are more than `strangers_max` of them, so that known
+        brokers can connect."""
         if len(strangers) > self._bounds.strangers_max:
             idle = next((end for end in strangers[:-1] if not end.tasks), strangers[-1])
             idle.turn_away(f"more than {self._bounds.strangers_max} connections to this broker {problem}")
 
     def _heard(self, caller: Hello) -> None:
-        """Notes that a node has called: a known one can be called back at once, an unknown one may not take a known
-        one's place."""
+        """Handles the hello of a caller: reconnects to a known node at once; bounds the connections of unknown
+        nodes."""
         if (peer := self._peers.get(caller.node_id)) is not None:
             peer.hurry()
             return
@@ -128,7 +131,7 @@ class PeerNode:
     # -- whom to talk to ---------------------------------------------------------------------------------------------
 
     def know(self, node_id: int, host: str, port: int) -> None:
-        """Keeps connections to this node from now on; another address than before replaces them."""
+        """Keeps connections to this node open from now on; a new address replaces the former one."""
         assert not self._is_closed and node_id != self._common.hello().node_id
         present = self._peers.get(node_id)
         if present is not None and present.address == (host, port):
@@ -139,7 +142,7 @@ class PeerNode:
         )
 
     def forget(self, node_id: int) -> None:
-        """Ends the connections to this node, if there are any, and dials it no more."""
+        """Closes the connections to this node, and does not reconnect."""
         if (peer := self._peers.pop(node_id, None)) is not None:
             self._stop(peer)
 
@@ -149,8 +152,7 @@ class PeerNode:
         self._stopped.append(peer)
 
     def accept_only(self, node_id: int, incarnation: str, broker_epoch: int = -1) -> None:
-        """Notes which life of a node the metadata has as registered: earlier ones are neither listened nor talked
-        to."""
+        """Stores the latest registered process of a node; earlier processes of it are rejected in both directions."""
         self._common.incarnations.accept_only(node_id, incarnation, broker_epoch)
         self._common.refuse_stale()
 
@@ -169,12 +171,12 @@ class PeerNode:
 
     @property
     def known(self) -> list[int]:
-        """The nodes that this broker keeps connections to, or tries to."""
+        """The ids of the nodes that this broker keeps connections to."""
         return list(self._peers)
 
     @property
     def connected(self) -> list[int]:
-        """Returns the nodes of these that it has a connection to now."""
+        """Returns the ids of the nodes that this broker has an open connection to."""
         return [node for node, peer in self._peers.items() if any(lane.end for lane in peer.lanes.values())]
 
     def _tell_down(self, node_id: int) -> None:
@@ -196,12 +198,12 @@ class PeerNode:
         deadline_s: float,
         lane: Lane = Lane.CONTROL,
     ) -> Answer:
-        """Sends a request and waits for the answer, `deadline_s` seconds at most.
+        """Sends a request and waits for the response, for at most `deadline_s` seconds.
 
-        Raises the `TidelogError` that the peer answered with. Raises, surely without effect: `PeerUnreachable` (no
-        connection; an attempt under way is waited for), `Overloaded` (a bound of this connection), `TooLarge`,
-        `UnsupportedLevel` (the peer is of a version that has no such message). Raises, with an effect or not:
-        `PeerLost`, `TimeoutError`.
+        Raises the `TidelogError` with which the peer responded. Raises, certainly without effect: `PeerUnreachable` (no
+        connection; an attempt in progress is awaited), `Overloaded` (a bound of this connection), `TooLarge`,
+        `UnsupportedLevel` (the peer's version lacks this message). Raises, with unknown outcome: `PeerLost`,
+        `TimeoutError`.
         """
         loop = asyncio.get_running_loop()
         until_s = loop.time() + deadline_s
@@ -213,11 +215,10 @@ class PeerNode:
     async def request_at(
         self, host: str, port: int, message: msgspec.Struct, payload: Sequence[Buffer] = (), *, deadline_s: float
     ) -> Answer:
-        """Sends a request to whoever is at an address, over a connection of its own: to found a cluster, or to join
-        one.
+        """Sends a request to an address, over a connection of its own. Used for founding or joining a cluster.
 
-        Raises what `request` raises; `PeerRefused`, which is a `PeerUnreachable`, if one of the two will not talk to
-        the other, for being of another cluster, for example.
+        Raises what `request` raises; `PeerRefused`, a `PeerUnreachable`, if one of the brokers rejects the other, for
+        example as of another cluster.
         """
         loop = asyncio.get_running_loop()
         until_s = loop.time() + deadline_s
@@ -228,7 +229,7 @@ class PeerNode:
             end.close()
 
     async def connect(self, host: str, port: int, *, deadline_s: float) -> CallingEnd:
-        """Opens a connection of its own to whoever is at an address, for as long as the caller wants it: to be closed.
+        """Opens a separate connection to an address; the caller closes it.
 
         Raises `PeerUnreachable`.
         """
@@ -244,10 +245,10 @@ class PeerNode:
     def notify(
         self, node_id: int, message: msgspec.Struct, payload: Sequence[Buffer] = (), *, lane: Lane = Lane.CONTROL
     ) -> bool:
-        """Sends a message that nobody answers. Returns False if it is dropped: no connection now, or too much waits for
-        it.
+        """Sends a message without a response. Returns False if it is dropped: no connection, or too many bytes wait to
+        be sent.
 
-        True promises nothing about its arrival.
+        True does not mean that it arrives.
         """
         peer = self._peers.get(node_id)
         end = peer.lanes[lane].end if peer is not None else None
@@ -267,9 +268,9 @@ class PeerNode:
     # -- the end -----------------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Ends listener, connections and tasks; requests under way are lost. Idempotent.
+        """Closes listener, connections and tasks; requests in flight are lost. Idempotent.
 
-        Raises `TimeoutError` if a handler goes on for `close_s_max` after it was cancelled.
+        Raises `TimeoutError` if a handler runs on for `close_s_max` seconds after its cancellation.
         """
         self._is_closed = True
         if self._listener is not None:

@@ -1,12 +1,11 @@
-"""A peer: a connection per lane, and the judgement whether it is down or silent.
+"""`Peer`: another broker, with a connection per lane, and the detection whether it is down or silent.
 
-A broker is *down* when it had a connection, all of them died, and since then its machine refused an attempt to connect:
-the process is gone. An attempt that only runs out of time confirms nothing, since the network may be cut, and the
-broker as alive as ever. So a killed process is known within the time of one attempt, and an election need not wait for
-a timeout.
+A broker is *down* when all its connections were lost and its host then refused an attempt to connect: the process is
+gone. A timed-out attempt does not count, since the network may be cut while the broker runs. So a killed process is
+detected within one attempt, and an election need not wait for a timeout.
 
-A broker is *silent* when it owes answers, and does not even say that it is there (`transport/presence.py`): it hangs,
-or the network is cut. Here nobody can tell which; others may know more.
+A broker is *silent* when responses are overdue and it does not answer pings (`transport/presence.py`): the process
+hangs, or the network is cut.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from tidelog.transport.presence import Presence
 
 
 class Peer:
-    """Another broker, and the tasks that keep the connections to it."""
+    """Another broker, and the tasks that keep the connections to it open."""
 
     def __init__(
         self,
@@ -49,7 +48,7 @@ class Peer:
         )
         self._on_down = on_down
         self._was_up = False
-        """True if it had a connection since it was last called down."""
+        """True if there was a connection since the peer was last reported as down."""
         self._complaint: type[PeerUnreachable] | None = None
         self._logger = common.logger
         self._loop = asyncio.get_running_loop()
@@ -62,7 +61,7 @@ class Peer:
             task.add_done_callback(_check)
 
     def connected(self) -> None:
-        """Notes that a lane has a connection."""
+        """Handles an open connection of a lane."""
         if not self._was_up or self._complaint:
             self._logger.info("a peer is connected", peer=self.node_id)
         self._complaint = None
@@ -70,12 +69,12 @@ class Peer:
         self.hurry()
 
     def hurry(self) -> None:
-        """Has lanes try now that wait for their next attempt, since the peer is there."""
+        """Ends the backoff waits of the lanes, since the peer is known to be reachable."""
         for connector in self.lanes.values():
             connector.hurry()
 
     def failed(self, why: PeerUnreachable, *, is_refused: bool) -> None:
-        """Notes that a lane dialled in vain."""
+        """Handles a failed attempt of a lane to connect."""
         if type(why) is not self._complaint:  # once, not at each attempt, nor for each way to fail
             self._logger.warning("a peer cannot be reached", peer=self.node_id, reason=why.message)
             self._complaint = type(why)
@@ -96,7 +95,7 @@ class Peer:
         return True
 
     def stop(self) -> None:
-        """Ends the tasks and the connections."""
+        """Cancels the tasks and closes the connections."""
         self.presence.close()
         for task in self.tasks:
             task.cancel()
@@ -105,6 +104,6 @@ class Peer:
 
 
 def _check(task: asyncio.Task[None]) -> None:
-    """Passes what a connector's task ended with, unless it was cancelled, to the loop's exception handler."""
+    """Passes the exception of a connector's task, unless it was cancelled, to the loop's exception handler."""
     if not task.cancelled():
         task.result()

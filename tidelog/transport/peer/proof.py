@@ -1,4 +1,4 @@
-"""The proofs by which two brokers show each other that they know their cluster's secret, without saying it.
+"""Proofs by which two brokers show each other that they know their cluster's secret, without sending it.
 
     caller                           answerer
     challenge: node, nonce    -->
@@ -6,17 +6,16 @@
     hello, and its proof      -->
                               <--    hello, and its proof
 
-A proof is an HMAC, keyed with the secret, of the connection's *channel*, of what both have said on it so far, of the
-hello that it comes with, and of who gives it. The channel is what TLS knows of the two ends: the digests of both
-certificates (as RFC 5929 binds a channel to the server's). Somebody in between has others to show, to one end or to
-both, and so a proof is good for the connection alone that it was made on. Without TLS there is no channel. The nonces
-are drawn for each connection, so a proof is worth nothing on another one, and one that is sent back proves nothing. The
-caller proves first: who only dials learns of the answerer its node id, and nothing that a secret could be guessed by.
-The caller proves nothing to another node than the one that it means.
+A proof is an HMAC, keyed with the secret, over the connection's *channel*, all challenges and hellos so far, the hello
+that it follows, and the role of its sender. The channel consists of the digests of both TLS certificates (as RFC 5929
+binds a channel to the server's). A man in the middle has another certificate towards at least one end, so a proof is
+valid on its own connection only. Without TLS the channel is empty. Nonces are drawn per connection, which makes
+replayed and reflected proofs invalid. The caller proves first: a mere dialler learns the answerer's node id, and
+nothing from which the secret could be guessed. The caller sends its proof only to the node that it means to reach.
 
-Hellos and messages that follow need no proof: whoever can put frames into a connection of others can also read it, and
-only encryption (TLS) helps against that. With both, neither a stolen key of the CA nor a stolen secret is enough.
-`Proofs` belongs to one end of one connection; nothing here knows of frames.
+Later hellos and messages need no proof: whoever can inject frames into a connection can also read it, and only
+encryption (TLS) helps against that. With both, neither a stolen CA key nor a stolen secret is sufficient. `Proofs`
+belongs to one end of one connection, and knows nothing of frames.
 """
 
 from __future__ import annotations
@@ -31,38 +30,38 @@ import msgspec
 from tidelog.model.ports import Entropy
 
 DOMAIN: Final = b"tidelog peer proof 1"
-"""No other use of the secret computes an HMAC of the same bytes."""
+"""Domain separation: the prefix of the bytes under the HMAC, which no other use of the secret has."""
 NONCE_BYTES: Final = 32
 
 
 Channel = tuple[bytes, bytes]
 """The digests of the caller's certificate and of the answerer's."""
 NO_CHANNEL: Final[Channel] = (b"", b"")
-"""The place of the channel where there is no TLS."""
+"""The channel of a connection without TLS."""
 
 
 class Role(enum.Enum):
-    """The end of a connection that gives a proof."""
+    """The end of a connection that sends a proof: caller or answerer."""
 
     CALLER = b"caller"
     ANSWERER = b"answerer"
 
 
 class Challenge(msgspec.Struct, frozen=True):
-    """Asks the other end for a proof that was made for this connection."""
+    """A message that requests a proof for this connection."""
 
     node_id: int
-    """The node that asks."""
+    """The id of the node that sends the challenge."""
     nonce: Annotated[bytes, msgspec.Meta(min_length=NONCE_BYTES, max_length=NONCE_BYTES)]
 
     @classmethod
     def draw(cls, node_id: int, entropy: Entropy) -> Challenge:
-        """Draws a challenge that nobody else ever gets."""
+        """Returns a challenge with a fresh nonce."""
         return cls(node_id, bytes.fromhex(entropy.token_hex(NONCE_BYTES)))
 
 
 class ClusterSecret:
-    """A key that all brokers of a cluster know, and nobody else. It is never shown."""
+    """A key that all brokers of a cluster share. It is in no log and no `repr`."""
 
     __slots__ = ("_key",)
 
@@ -73,7 +72,7 @@ class ClusterSecret:
         return "ClusterSecret(...)"
 
     def proof(self, role: Role, said: Sequence[bytes], channel: Channel = NO_CHANNEL) -> bytes:
-        """Returns the proof of one end, over all that was said."""
+        """Returns the proof of one end, an HMAC over all that was `said` so far."""
         # Each part comes with its length, so that no two conversations are the same bytes; and with the role, so that a
         # proof that is sent back to who gave it proves nothing.
         parts = (DOMAIN, role.value, *channel, *said)
@@ -81,50 +80,53 @@ class ClusterSecret:
 
 
 class Proofs:
-    """The conversation on one connection, as one of its ends has it. The order of what is said is fixed, see above."""
+    """The challenges and hellos of one connection, at one of its ends. Their order is fixed: challenge of the caller,
+    challenge of the answerer, hello of the caller, hello of the answerer."""
 
     def __init__(self, secret: ClusterSecret, role: Role, certificates: Channel = NO_CHANNEL) -> None:
-        """`certificates` are the digests of this end's certificate, and of the other's."""
+        """`certificates` are the digests of this end's certificate and of the other end's."""
         self._secret = secret
         self._role = role
         self._channel = certificates if role is Role.CALLER else certificates[::-1]
         self._said: list[bytes] = []
-        """Challenges and hellos as they were sent, of both ends."""
+        """The encoded challenges and hellos of both ends, in their order."""
 
     @property
     def may_be_challenged(self) -> bool:
-        """True until the other end's challenge has come; the caller's own goes before it."""
+        """True until the other end's challenge has arrived; an answerer's challenge must not come before the
+        caller's."""
         return len(self._said) == (self._role is Role.CALLER)
 
     @property
     def may_be_proved(self) -> bool:
-        """True if both have challenged, and it is the other end's turn to prove."""
+        """True if both challenges were sent and the other end's proof is next."""
         return len(self._said) == 2 + (self._role is Role.CALLER)
 
     def said(self, challenge: bytes) -> None:
-        """Notes a challenge, of either end."""
+        """Stores a challenge of either end."""
         self._said.append(challenge)
 
     def prove(self, hello: bytes) -> bytes:
-        """Returns the proof to send with this end's first hello."""
+        """Returns the proof that accompanies this end's first hello."""
         self._said.append(hello)
         return self._secret.proof(self._role, self._said, self._channel)
 
     def is_proved(self, hello: bytes, proof: bytes) -> bool:
-        """Judges the other end's first hello."""
+        """Returns True if the proof of the other end's first hello is valid."""
         role = Role.ANSWERER if self._role is Role.CALLER else Role.CALLER
         self._said.append(hello)
         return hmac.compare_digest(self._secret.proof(role, self._said, self._channel), proof)
 
 
 def secret_missing(node_id: int, role: Role, *, is_mine: bool) -> str:
-    """Says which end has no secret while the other has one. A log repeats nothing that a stranger says of itself."""
+    """Returns the error text for a connection of which only one end has a secret. It contains nothing that an unknown
+    peer chose."""
     has = "no cluster secret" if is_mine else "a cluster secret"
     return _same_file(f"node {node_id} has {has}, and {_other(role)} has {'one' if is_mine else 'none'}")
 
 
 def secrets_differ(node_id: int, role: Role, *, has_channel: bool) -> str:
-    """Says that a proof was wrong."""
+    """Returns the error text for an invalid proof."""
     between = ", or somebody stands between them, with certificates of the same CA" if has_channel else ""
     return _same_file(f"node {node_id} has another cluster secret than {_other(role)}{between}")
 

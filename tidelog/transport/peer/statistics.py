@@ -1,4 +1,4 @@
-"""Counts of what a `PeerNode` did, since it was made."""
+"""Counters of a `PeerNode`, the connections between brokers."""
 
 from __future__ import annotations
 
@@ -6,41 +6,41 @@ from dataclasses import dataclass, field
 from typing import Final
 
 UNREADABLE: Final = "unreadable"
-"""No message of this protocol, or with a number that its field cannot hold."""
+"""Reason for rejection: the message cannot be decoded, or a number is outside its field's range."""
 SENDER: Final = "sender"
-"""In another broker's name, or under an epoch or id that is not the sender's."""
+"""Reason for rejection: the message claims the node id, epoch or id of another broker than its sender."""
 NUMBER: Final = "number"
-"""A ballot or position that nobody can have come to."""
+"""Reason for rejection: a ballot or position that cannot have been reached."""
 UNREGISTERED: Final = "unregistered"
-"""From a process that the metadata do not name, or not yet."""
+"""Reason for rejection: the sender's process is not registered in the metadata, or not yet."""
 REASONS: Final = (UNREADABLE, SENDER, NUMBER, UNREGISTERED)
 
 
 @dataclass(slots=True)
 class PeerStatistics:
-    """Counters only go up."""
+    """Counters of a `PeerNode`, monotonic since its start."""
 
     connects: int = 0
-    """Connections to peers that got as far as both hellos."""
+    """Opened connections on which both hellos were exchanged."""
     failed_connects: int = 0
     accepts: int = 0
-    """Connections of peers that got as far."""
+    """Accepted connections on which both hellos were exchanged."""
     requests: int = 0
     timeouts: int = 0
     given_up: int = 0
-    """Requests whose caller was cancelled or ran out of time."""
+    """Requests whose caller was cancelled or timed out."""
     lost: int = 0
-    """Requests whose connection died under them."""
+    """Requests whose connection was lost before the response."""
     late_answers: int = 0
-    """Answers to requests that nobody waits for any more."""
+    """Responses to requests that are no longer awaited."""
     notifications_dropped: int = 0
     served: int = 0
-    """Requests of others that came to an answer or an error."""
+    """Requests of other brokers that were answered with a result or an error."""
     overloads: int = 0
-    """Requests of others that were refused because of a bound."""
+    """Requests of other brokers that were rejected because of a bound."""
     refusals: int = 0
-    """Connections, in either direction, that this end would not have, for whatever reason."""
+    """Connections, opened or accepted, that this end rejected for any reason."""
     unproved: int = 0
-    """Refusals of ends that did not prove that they know the cluster's secret."""
+    """Connections rejected for a missing or invalid proof of the cluster's secret."""
     refused: dict[str, int] = field(default_factory=lambda: dict.fromkeys(REASONS, 0))
-    """Messages of others that no correct broker could have sent, or not this one, or not now, by the reason."""
+    """Rejected messages of other brokers, by the reason (`REASONS`)."""
