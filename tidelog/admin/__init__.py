@@ -1,4 +1,4 @@
-"""Managing a cluster from Python: `async with AdminClient() as admin: await admin.create_topic("t", partitions=12)`."""
+"""The admin client: `async with AdminClient() as admin: await admin.create_topic("t", partitions=12)`."""
 
 from tidelog.admin.access import AclDescription, NewToken, TokenDescription, UserDescription
 from tidelog.admin.client import AdminClient

@@ -1,4 +1,4 @@
-"""Users, tokens and ACLs, as the admin client manages them."""
+"""The admin client's calls about users, tokens and ACLs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidelog.admin.calls import Calls, Listed, decoded
 
 
 class AclDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """An ACL, in the words of REST v3: `TOPIC`, `PREFIXED`, `DESCRIBE_CONFIGS`, `ALLOW`."""
+    """An ACL with the values of REST v3: `TOPIC`, `PREFIXED`, `DESCRIBE_CONFIGS`, `ALLOW`."""
 
     resource_type: str
     resource_name: str
@@ -30,7 +30,7 @@ class UserDescription(msgspec.Struct, frozen=True):
 
 
 class TokenDescription(msgspec.Struct, frozen=True):
-    """A token, without its secret."""
+    """A token's id, principal and lifetime, without its secret."""
 
     token_id: str
     principal: str
@@ -40,7 +40,7 @@ class TokenDescription(msgspec.Struct, frozen=True):
 
 
 class NewToken(msgspec.Struct, frozen=True):
-    """A token that was made. `token` is shown this once; no `repr` has it."""
+    """A newly created token. `token` contains the secret, which cannot be retrieved again; `repr` omits it."""
 
     token_id: str
     principal: str
@@ -48,7 +48,7 @@ class NewToken(msgspec.Struct, frozen=True):
     token: str
 
     def __repr__(self) -> str:
-        """Returns nothing of the secret."""
+        """Returns a text without the secret."""
         return f"NewToken({self.token_id}, {self.principal})"
 
 
@@ -57,28 +57,28 @@ class _Checked(msgspec.Struct):
 
 
 class AccessCalls(Calls):
-    """Calls about who logs in, and what they may do."""
+    """The calls about users, tokens and ACLs."""
 
     # -- ACLs ----------------------------------------------------------------------------------------------------
 
     async def list_acls(self, **words: str) -> list[AclDescription]:
-        """The ACLs that have these words, by the names of their fields."""
+        """Returns the ACLs that match all given fields, by the names of REST v3 (`resource_type="TOPIC"`)."""
         return (await self._read(Listed[AclDescription], f"/acls?{urlencode(words)}")).data
 
     async def create_acls(self, acls: Sequence[AclDescription]) -> None:
-        """Makes ACLs, all or none. Those that are there already stay."""
+        """Creates ACLs, all or none. Existing ones are kept."""
         await self._change("POST", "/acls:batch", {"data": list(acls)}, safe=True)
 
     async def delete_acls(self, **words: str) -> list[AclDescription]:
-        """Deletes the ACLs that have these words, of which resource type, pattern type, operation and permission have
-        to be there; `ANY` stands for all. Returns those that are gone."""
+        """Deletes the ACLs that match all given fields, and returns them. Resource type, pattern type, operation and
+        permission are required; `ANY` matches all values."""
         body = await self._change("DELETE", f"/acls?{urlencode(words)}", safe=False)
         return decoded(Listed[AclDescription], body).data
 
     async def check_access(
         self, principal: str, operation: str, resource_type: str, resource_name: str, host: str = ""
     ) -> bool:
-        """Returns True if a principal may do this, from an address."""
+        """Returns True if the principal may perform the operation on the resource, from the address `host`."""
         words = {
             "principal": principal,
             "operation": operation,
@@ -91,32 +91,32 @@ class AccessCalls(Calls):
     # -- users ---------------------------------------------------------------------------------------------------
 
     async def list_users(self) -> list[UserDescription]:
-        """All users that have a password."""
+        """Returns all users with a password."""
         return (await self._read(Listed[UserDescription], "/users")).data
 
     async def create_user(self, name: str, password: str) -> None:
-        """Makes a user."""
+        """Creates a user with a password."""
         await self._change("POST", "/users", {"user_name": name, "password": password}, safe=False)
 
     async def set_password(self, name: str, password: str) -> None:
-        """Gives a user another password."""
+        """Changes a user's password."""
         await self._change("PUT", f"/users/{quote(name, safe='')}/password", {"password": password}, safe=True)
 
     async def delete_user(self, name: str) -> None:
-        """Removes a user, with its tokens."""
+        """Deletes a user and the user's tokens."""
         await self._change("DELETE", f"/users/{quote(name, safe='')}", safe=False)
 
     # -- tokens --------------------------------------------------------------------------------------------------
 
     async def list_tokens(self) -> list[TokenDescription]:
-        """The tokens that the caller may manage."""
+        """Returns the tokens that the caller may manage."""
         return (await self._read(Listed[TokenDescription], "/tokens")).data
 
     async def create_token(self, principal: str, *, lifetime_ms: int | None = None, description: str = "") -> NewToken:
-        """Makes a token; without a lifetime it does not end."""
+        """Creates a token for a principal; without a lifetime it does not expire."""
         asked = {"principal": principal, "lifetime_ms": lifetime_ms, "description": description}
         return decoded(NewToken, await self._change("POST", "/tokens", asked, safe=False))
 
     async def revoke_token(self, token_id: str) -> None:
-        """Removes a token; whoever uses it is refused from then on."""
+        """Revokes a token; requests with it are rejected afterwards."""
         await self._change("DELETE", f"/tokens/{quote(token_id, safe='')}", safe=False)

@@ -1,4 +1,4 @@
-"""How the admin client asks: paths of REST v3 below the cluster, at any broker."""
+"""The admin client's requests: paths of REST v3 below the cluster, at any broker."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ T = TypeVar("T")
 
 
 class Listed(msgspec.Struct, Generic[T], frozen=True):
-    """A list of resources."""
+    """A list of resources, as REST v3 returns it."""
 
     data: list[T]
 
 
 def decoded(kind: type[T], body: bytes) -> T:
-    """An answer's body as `kind`."""
+    """Decodes the body of a response as a `kind`. Raises `NoAnswer` if it is malformed."""
     return decode_answer(msgspec.json.Decoder(kind), body)
 
 
 class Calls:
-    """The calls of one session: reads, which are repeated until they succeed or time runs out, and changes."""
+    """The requests of one session: reads, which are retried until the timeout, and changes."""
 
     def __init__(self, session: ClusterSession) -> None:
         self._session = session
@@ -43,7 +43,8 @@ class Calls:
         tells_timeout: bool = False,
         address: str | None = None,
     ) -> bytes:
-        """`safe`: making the change twice is the same as making it once; `tells_timeout` as `ClusterSession.call`."""
+        """Sends a change. `safe`: the change is idempotent, so it is also retried after an unknown outcome;
+        `tells_timeout`: the broker gets a `timeout_ms` in which to respond."""
         body, headers = (None, None) if asked is None else (msgspec.json.encode(asked), JSON_HEADERS)
         target = self._target(path)
         return await self._session.call(

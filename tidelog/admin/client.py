@@ -1,7 +1,7 @@
-"""The admin client: topics, settings, brokers, offsets, consumer groups, over HTTP at any broker.
+"""The admin client: topics, settings, brokers, offsets and consumer groups, over HTTP at any broker.
 
-Reads are repeated until they succeed or time runs out. Changes are repeated only after errors that say nothing was
-changed; where the outcome is unknown the error says so (`definite` is False), and looking is better than repeating.
+Reads are retried until they succeed or time out. Changes are retried only after errors that exclude that anything was
+changed. If the outcome is unknown, the error's `definite` is False; check the state rather than repeat the change.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ STATE_TIMEOUT_S = 2.0
 
 
 class AdminClient(GroupCalls, QuotaCalls, AccessCalls):
-    """Manages topics, consumer groups and quotas, and looks at a cluster. An async context manager; or call `start`
-    and `stop`.
+    """Manages topics, brokers, consumer groups, quotas and access. An async context manager; or call `start` and
+    `stop`.
 
-    `bootstrap_servers` are URLs or `host:port` of any brokers of the cluster, as a comma list or a list;
-    `request_timeout_ms` bounds each call; `client_id` is whose quota counts, beside the user's. `security_protocol` and
+    `bootstrap_servers` are URLs or `host:port` of some brokers of the cluster, comma-separated or as a list;
+    `request_timeout_ms` bounds each call; `client_id` is the client's name for quotas and logs. `security_protocol` and
     `ssl_*` are those of the `Producer`.
     """
 
@@ -92,7 +92,7 @@ class AdminClient(GroupCalls, QuotaCalls, AccessCalls):
         await self._session.open()
 
     async def stop(self) -> None:
-        """Closes. Idempotent."""
+        """Closes the connections. Idempotent."""
         await self._session.close()
 
     close = stop
@@ -117,10 +117,10 @@ class AdminClient(GroupCalls, QuotaCalls, AccessCalls):
         validate_only: bool = False,
         exist_ok: bool = False,
     ) -> TopicPlacement:
-        """Creates a topic; every live broker knows it when this returns. With `validate_only` nothing is created.
+        """Creates a topic; all live brokers know it when this returns. With `validate_only` nothing is created.
 
-        With `exist_ok` a topic of this name is returned as it is, whatever else was asked for. Raises `TopicExists`, or
-        `InvalidRequest` if it cannot be made as asked.
+        With `exist_ok` an existing topic of this name is returned unchanged, whatever its settings. Raises
+        `TopicExists`, or `InvalidRequest` for invalid parameters.
         """
         topic = NewTopic(
             topic_name=name,
@@ -134,7 +134,7 @@ class AdminClient(GroupCalls, QuotaCalls, AccessCalls):
     async def create_topics(
         self, topics: Sequence[NewTopic], *, validate_only: bool = False, exist_ok: bool = False
     ) -> list[TopicPlacement]:
-        """Creates topics one after the other; the first error ends it, and what was created before stays."""
+        """Creates topics one after the other. The first error ends this; topics created before it stay."""
         return [await self._create(topic, validate_only=validate_only, exist_ok=exist_ok) for topic in topics]
 
     async def _create(self, topic: NewTopic, *, validate_only: bool, exist_ok: bool) -> TopicPlacement:
@@ -149,7 +149,7 @@ class AdminClient(GroupCalls, QuotaCalls, AccessCalls):
             return TopicPlacement.of(existing)
 
     async def _existing(self, name: str) -> TopicMetadata | None:
-        """Returns the topic of this name, if there is one; a name that no topic can have finds none."""
+        """Returns the topic of this name; None if there is none or the name is invalid."""
         try:
             found = (await self._session.metadata(name)).topics
         except InvalidRequest:
@@ -167,16 +167,16 @@ class AdminClient(GroupCalls, QuotaCalls, AccessCalls):
         await self._change("DELETE", f"/topics/{quote(name, safe='')}", safe=False)
 
     async def list_topics(self, *, include_internal: bool = False) -> list[str]:
-        """The names of all topics, sorted."""
+        """Returns the names of all topics, sorted."""
         metadata = await self._session.all_metadata()
         return sorted(topic.name for topic in metadata.topics if include_internal or not topic.is_internal)
 
     async def describe_topic(self, name: str) -> TopicDescription:
-        """A topic and the state of its partitions. Raises `UnknownTopic`."""
+        """Returns a topic and the state of its partitions. Raises `UnknownTopic`."""
         return (await self.describe_topics([name]))[0]
 
     async def describe_topics(self, names: Sequence[str] | None = None) -> list[TopicDescription]:
-        """These topics, in this order, or all there are. Raises `UnknownTopic`."""
+        """Returns these topics in this order, or all topics. Raises `UnknownTopic`."""
         if names is None:
             return [TopicDescription.of(topic) for topic in (await self._session.all_metadata()).topics]
         found = {topic.name: topic for topic in (await self._session.metadata(*names)).topics}
@@ -186,7 +186,7 @@ class AdminClient(GroupCalls, QuotaCalls, AccessCalls):
         return [TopicDescription.of(found[name]) for name in names]
 
     async def create_partitions(self, name: str, total: int) -> TopicPlacement:
-        """Grows a topic to `total` partitions. Adding partitions changes where keys go: records of one key may end up
+        """Increases a topic's partitions to `total`. This changes the partitions of keys: records of one key may end up
         in two partitions. Raises `UnknownTopic`, `InvalidRequest`."""
         body = await self._change("PATCH", f"/topics/{quote(name, safe='')}", {"partitions_count": total}, safe=False)
         return decoded(TopicPlacement, body)
@@ -194,17 +194,17 @@ class AdminClient(GroupCalls, QuotaCalls, AccessCalls):
     # -- settings ------------------------------------------------------------------------------------------------
 
     async def describe_configs(self, topic: str) -> list[ConfigDescription]:
-        """All settings of a topic, with their sources. Raises `UnknownTopic`."""
+        """Returns all settings of a topic, with their sources. Raises `UnknownTopic`."""
         return (await self._read(Listed[ConfigDescription], f"/topics/{quote(topic, safe='')}/configs")).data
 
     async def describe_broker_configs(self, broker_id: int) -> list[ConfigDescription]:
-        """All settings of a broker, asked of itself. Raises `NotFound`."""
+        """Returns all settings of a broker, requested from the broker itself. Raises `NotFound`."""
         address = await self._address_of(broker_id)
         return (await self._read(Listed[ConfigDescription], f"/brokers/{broker_id}/configs", address=address)).data
 
     async def alter_broker_config(self, broker_id: int, name: str, value: str | None) -> None:
-        """Sets a setting of a broker until it ends; None goes back to what it was told when it was started. Only
-        `log.level` can be changed. Raises `NotFound`, `InvalidRequest`."""
+        """Changes a setting of a running broker until it restarts; None restores the value that it was started with.
+        Only `log.level` can be changed. Raises `NotFound`, `InvalidRequest`."""
         address = await self._address_of(broker_id)
         path = f"/brokers/{broker_id}/configs/{quote(name, safe='')}"
         await self._change("PUT", path, {"value": value}, safe=True, address=address)
@@ -218,7 +218,7 @@ class AdminClient(GroupCalls, QuotaCalls, AccessCalls):
     async def alter_configs(
         self, topic: str, changes: Mapping[str, str | None], *, validate_only: bool = False
     ) -> None:
-        """Sets settings of a topic, all or none; None goes back to the default. Raises `UnknownTopic`,
+        """Changes settings of a topic, all or none; None restores the default. Raises `UnknownTopic`,
         `InvalidRequest`."""
         data = [
             {"name": name, "operation": "DELETE"} if value is None else {"name": name, "value": value}
@@ -230,7 +230,7 @@ class AdminClient(GroupCalls, QuotaCalls, AccessCalls):
     # -- cluster -------------------------------------------------------------------------------------------------
 
     async def describe_cluster(self) -> ClusterDescription:
-        """The cluster: controller, voters, brokers."""
+        """Returns the cluster's controller, voters and brokers."""
         found = await self._read(_Cluster, "")
         brokers = await self.list_brokers()
         controllers = [broker.broker_id for broker in brokers if broker.is_controller]
@@ -246,24 +246,25 @@ class AdminClient(GroupCalls, QuotaCalls, AccessCalls):
         )
 
     async def raise_feature_level(self, *, validate_only: bool = False) -> LevelRaised:
-        """Raises the cluster's feature level to the highest that any of its brokers speaks: for good. Repeating it does
-        no harm. Raises `UnsupportedLevel`, which names the brokers that do not speak it."""
+        """Raises the cluster's feature level, irreversibly, to the highest that any of its brokers supports.
+        Idempotent. Raises `UnsupportedLevel` with the brokers that do not support it."""
         body = await self._change("POST", "/feature-level:raise", {"validate_only": validate_only}, safe=True)
         return decoded(LevelRaised, body)
 
     async def list_brokers(self) -> list[BrokerDescription]:
-        """The registered brokers, live and fenced, by node id."""
+        """Returns the registered brokers, live and fenced, by node id."""
         return [self._reached(broker) for broker in (await self._read(Listed[BrokerDescription], "/brokers")).data]
 
     async def describe_broker(self, broker_id: int) -> BrokerDescription:
-        """A registered broker. Raises `NotFound`."""
+        """Returns a registered broker. Raises `NotFound`."""
         return self._reached(await self._read(BrokerDescription, f"/brokers/{broker_id}"))
 
     def _reached(self, broker: BrokerDescription) -> BrokerDescription:
         return msgspec.structs.replace(broker, scheme=self._session.scheme)
 
     async def broker_states(self, brokers: Sequence[BrokerDescription]) -> dict[int, BrokerState | None]:
-        """How each of these brokers is, asked of itself; None where none answers."""
+        """Returns the state of each of these brokers, requested from the broker itself; None for one that does not
+        respond."""
         states = await asyncio.gather(*(self._broker_state(broker) for broker in brokers))
         return {broker.broker_id: state for broker, state in zip(brokers, states, strict=True)}
 
@@ -274,8 +275,8 @@ class AdminClient(GroupCalls, QuotaCalls, AccessCalls):
             return None
 
     async def remove_broker(self, broker_id: int) -> None:
-        """Removes a broker from the cluster for good. Raises `NotFound`, or `InvalidRequest` with what must be done
-        first: it holds replicas, or too few voters would be left."""
+        """Removes a broker from the cluster permanently. Raises `NotFound`, or `InvalidRequest` with the steps to take
+        first if it holds replicas or too few voters would remain."""
         await self._change("DELETE", f"/brokers/{broker_id}", safe=False)
 
     # -- replicas that move --------------------------------------------------------------------------------------
@@ -283,11 +284,11 @@ class AdminClient(GroupCalls, QuotaCalls, AccessCalls):
     async def rebalance(
         self, *, leaving: Sequence[int] = (), validate_only: bool = False, throttle_bytes_per_s: int | None = None
     ) -> list[NewAssignment]:
-        """Begins to spread all replicas evenly over the brokers, with as few moves as possible, and none on brokers
-        that are `leaving`. What begins to move; with `validate_only`, what would. A repetition finds nothing to do.
+        """Starts to spread all replicas evenly over the brokers, with as few moves as possible and none on brokers that
+        are `leaving`. Returns the new assignments; with `validate_only`, only computes them. Idempotent.
 
-        With `throttle_bytes_per_s`, no broker sends or receives more than that for all replicas that move now, until
-        they are in sync; 0 takes a throttle off, None leaves it. It ends with the last move.
+        `throttle_bytes_per_s` bounds the bytes that each broker sends and receives for all current moves, until they
+        are in sync; 0 removes the bound, None keeps the present one. It ends with the last move.
 
         Raises `NotFound` or `InvalidRequest`; then nothing moves.
         """
@@ -302,7 +303,8 @@ class AdminClient(GroupCalls, QuotaCalls, AccessCalls):
     async def alter_reassignments(
         self, moves: Sequence[NewAssignment], *, throttle_bytes_per_s: int | None = None
     ) -> None:
-        """Begins to move partitions to other replicas (KIP-455), all or none; the throttle is that of `rebalance`.
+        """Starts to move partitions to other replicas (KIP-455), all or none. `throttle_bytes_per_s` is that of
+        `rebalance`.
 
         Raises `UnknownTopic`, `UnknownPartition`, `InvalidRequest`.
         """
@@ -313,15 +315,16 @@ class AdminClient(GroupCalls, QuotaCalls, AccessCalls):
         await self._change("POST", "/topics/-/partitions/-/reassignment", asked, safe=True)
 
     async def list_reassignments(self) -> list[ReassignmentDescription]:
-        """The partitions whose replicas move now. Their state is in the metadata, so any broker knows."""
+        """Returns the partitions whose replicas are being moved, from the metadata of any broker."""
         return (await self._read(Listed[ReassignmentDescription], "/topics/-/partitions/-/reassignment")).data
 
     async def cancel_reassignments(self) -> None:
-        """Calls off all moves: replicas stay where they were. Raises `InvalidRequest` if records would be lost."""
+        """Cancels all moves: replicas stay where they were. Raises `InvalidRequest` if records would be lost."""
         await self._change("DELETE", "/topics/-/partitions/-/reassignment", safe=True)
 
     async def elect_preferred_leaders(self) -> int:
-        """Has the first replica of each partition lead where it is in sync; how many partitions changed leaders."""
+        """Makes the first replica of each partition its leader where it is in sync. Returns the number of changed
+        leaders."""
         body = await self._change("POST", "/topics/-/partitions:elect", {"election_type": "preferred"}, safe=True)
         return len(decoded(Listed[msgspec.Raw], body).data)
 
@@ -337,20 +340,21 @@ class AdminClient(GroupCalls, QuotaCalls, AccessCalls):
         to: int | None = None,
         names_batches: bool = False,
     ) -> ReplicaVerification:
-        """Has a broker read and check its replica from `offset` on, up to `to` or the high watermark, or less far: go
-        on at `next_offset`. What is found damaged is repaired soon.
+        """Makes a broker read its replica from `offset` up to `to` or the high watermark and check it. The result may
+        end earlier: continue at `next_offset`. Damage that is found gets repaired in the background.
 
-        Raises `UnknownTopic`, `UnknownPartition`, `NotFound` if it holds none, `LeaderNotAvailable` if it is down.
+        Raises `UnknownTopic`, `UnknownPartition`, `NotFound` if the broker has no replica, `LeaderNotAvailable` if it
+        is down.
         """
         path = f"/topics/{quote(topic, safe='')}/partitions/{partition}/replicas/{broker_id}/verification"
         query = f"?offset={offset}" + ("" if to is None else f"&to={to}") + ("&batches=true" if names_batches else "")
         return await self._read(ReplicaVerification, path + query)
 
     async def verify_broker(self, broker_id: int, *, after: str = "") -> BrokerVerification:
-        """Has a broker read and check what it keeps besides logs: journals, the metadata log, snapshots, facts in two
-        copies. Goes on behind the name `after`, and may come less far than the end.
+        """Makes a broker read and check its files other than logs: journals, the metadata log, snapshots, and small
+        files kept in two copies. Starts behind the name `after`, and may end before the last file.
 
-        Raises `NotFound`, `LeaderNotAvailable` if it is down, `Overloaded` while somebody else has it verified.
+        Raises `NotFound`, `LeaderNotAvailable` if the broker is down, `Overloaded` during another such check.
         """
         return await self._read(BrokerVerification, f"/brokers/{broker_id}/verification?after={quote(after, safe='')}")
 
@@ -364,13 +368,14 @@ class AdminClient(GroupCalls, QuotaCalls, AccessCalls):
         votes: bool = False,
         validate_only: bool = False,
     ) -> LossesJudged:
-        """Gives up what is damaged on every replica, of the offsets [start, end) or of all: readers pass it from now
-        on, whatever turns up later. With `votes`, has a partition that nobody can lead go on from what its replicas
-        have. With `validate_only`, only tells what they have. Repeating it does no harm.
+        """Gives up records that are damaged on every replica, at the offsets [start, end) or at all: readers skip them
+        from then on, even if a copy turns up later. With `votes`, makes a partition without a majority of voters
+        continue from what the surviving replicas have. With `validate_only`, only returns the state of the replicas.
+        Idempotent.
 
-        Raises `LossRefused` if nothing is damaged, a good copy is left, or a broker that may have one cannot be asked
-        and is not among `even_though`; with `votes`, if the partition has a leader or can elect one, or has changed.
-        Raises `UnknownTopic`, `UnknownPartition`, `OffsetOutOfRange`, `LeaderNotAvailable` besides.
+        Raises `LossRefused` if nothing is damaged, an intact copy is left, or a broker that may have one cannot be
+        asked and is not in `even_though`; with `votes`, if the partition has a leader, can elect one, or has changed.
+        Also raises `UnknownTopic`, `UnknownPartition`, `OffsetOutOfRange`, `LeaderNotAvailable`.
         """
         asked: dict[str, object] = {"even_though": list(even_though), "votes": votes, "validate_only": validate_only}
         if offsets is not None:
@@ -379,7 +384,7 @@ class AdminClient(GroupCalls, QuotaCalls, AccessCalls):
         return decoded(LossesJudged, await self._change("POST", path, asked, safe=True))
 
     async def list_losses(self, topic: str | None = None) -> list[AcceptedLoss]:
-        """Returns what was given up, in the cluster or of one topic: the audit records. Raises `UnknownTopic`."""
+        """Returns the audit records of given-up losses, of the cluster or of one topic. Raises `UnknownTopic`."""
         name = "-" if topic is None else quote(topic, safe="")
         return (await self._read(Listed[AcceptedLoss], f"/topics/{name}/partitions/-/losses")).data
 
@@ -388,10 +393,10 @@ class AdminClient(GroupCalls, QuotaCalls, AccessCalls):
     async def list_offsets(
         self, partitions: Sequence[TopicPartition] | Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, PartitionOffsets]:
-        """Returns the first and last offsets of partitions; with a mapping to timestamps (ms), also the first offset of
-        that time.
+        """Returns the start and end offsets of partitions; with a mapping to timestamps (ms), also the first offset
+        with that time or a later one.
 
-        Entries of partitions that cannot be told have an `error`; the call itself does not fail for them.
+        Entries of partitions whose offsets are unknown have an `error`; the call itself does not fail for them.
         """
         times: Mapping[TopicPartition, int | None] = (
             partitions if isinstance(partitions, Mapping) else dict.fromkeys(partitions)
@@ -400,11 +405,11 @@ class AdminClient(GroupCalls, QuotaCalls, AccessCalls):
         return {found.key: found for found in await fetch_offsets(self._session, queries)}
 
     async def delete_records(self, topic: str, partition: int, before_offset: int) -> None:
-        """Deletes the committed records of a partition before an offset, on all replicas (Kafka: DeleteRecords); when
-        it returns, the partition begins there, or later. A repetition does no harm.
+        """Deletes the committed records of a partition before an offset, on all replicas (Kafka: DeleteRecords). When
+        it returns, the log start offset is `before_offset` or larger. Idempotent.
 
         Raises `UnknownTopic`, `UnknownPartition`, `OffsetOutOfRange` beyond the high watermark; and
-        `TimedOutAfterAppend` if they may be deleted later.
+        `TimedOutAfterAppend` if the records may be deleted later.
         """
         path = f"/topics/{quote(topic, safe='')}/partitions/{partition}/records:delete"
         await self._change("POST", path, {"before_offset": before_offset}, safe=True, tells_timeout=True)

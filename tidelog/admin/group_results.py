@@ -1,4 +1,4 @@
-"""The admin client's results about consumer groups. Field names are those of REST v3."""
+"""The admin client's results about consumer groups, with the field names of REST v3."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import msgspec
 
 class GroupListing(msgspec.Struct, frozen=True):
     """A group, without its members. Its `type` is `CONSUMER`, with a `state` of `EMPTY`, `ASSIGNING`, `RECONCILING` or
-    `STABLE`; or `CLASSIC`, whose members assign, with `EMPTY`, `PREPARING_REBALANCE`, `COMPLETING_REBALANCE` or
-    `STABLE`, a generation in place of the epoch, and a protocol in place of the assignor. A simple group has offsets,
-    and never had a member. `coordinator_id` is the broker that decides for it."""
+    `STABLE`; or `CLASSIC`, whose members compute the assignment, with `EMPTY`, `PREPARING_REBALANCE`,
+    `COMPLETING_REBALANCE` or `STABLE`, a generation in place of the epoch, and a protocol in place of the assignor. A
+    simple group has committed offsets and never had a member. `coordinator_id` is the coordinator's node id."""
 
     consumer_group_id: str
     is_simple: bool
@@ -20,19 +20,19 @@ class GroupListing(msgspec.Struct, frozen=True):
     group_epoch: int
     coordinator_id: int
     protocol_type: str = ""
-    """The type of a classic group: `consumer` if its members are consumers."""
+    """The protocol type of a classic group: `consumer` if its members are consumers."""
 
 
 class TopicOwned(msgspec.Struct, frozen=True):
-    """Partitions of one topic."""
+    """Partitions of one topic that a member owns or is assigned."""
 
     topic_name: str
     partition_ids: tuple[int, ...]
 
 
 class ConsumerDescription(msgspec.Struct, frozen=True):
-    """A member of a group. `owned` is what it may read now and what it has not given away yet; `target` what it will
-    have when all is settled."""
+    """A member of a group. `owned` are the partitions that it may read and those that it has not given up yet; `target`
+    those that it will have after the rebalance."""
 
     consumer_id: str
     instance_id: str | None
@@ -53,10 +53,10 @@ class GroupDescription(GroupListing, frozen=True, kw_only=True):
 
 
 class LagDescription(msgspec.Struct, frozen=True):
-    """How far a group is behind in a partition of which it has an offset.
+    """The lag of a group in a partition with a committed offset.
 
-    `log_end_offset` is the high watermark: consumers read no further. It and `lag` are None where nobody could be
-    asked. `consumer_id` is who has the partition now, empty if nobody has.
+    `log_end_offset` is the high watermark, the end for consumers. It and `lag` are None if no broker could be asked.
+    `consumer_id` is the member that owns the partition, or empty.
     """
 
     topic_name: str
@@ -70,7 +70,7 @@ class LagDescription(msgspec.Struct, frozen=True):
 
 
 class OffsetReset(msgspec.Struct, frozen=True):
-    """A group's offset in a partition before a reset (None if it had none) and after."""
+    """A group's committed offset in a partition before a reset (None if there was none) and after."""
 
     topic_name: str
     partition_id: int

@@ -1,4 +1,4 @@
-"""The admin client's consumer groups: who is in them, how far they are behind, where they go on."""
+"""The admin client's calls about consumer groups: members, lag, and resets of offsets."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from tidelog.admin.group_results import (
 
 
 class GroupCalls(Calls):
-    """See the module."""
+    """The calls about consumer groups."""
 
     async def list_groups(self) -> list[GroupListing]:
-        """All consumer groups, by name."""
+        """Returns all consumer groups, by name."""
         return (await self._read(Listed[GroupListing], "/consumer-groups")).data
 
     async def describe_group(self, name: str) -> GroupDescription:
-        """A group and its members. Raises `UnknownGroup`."""
+        """Returns a group and its members. Raises `UnknownGroup`."""
         group = await self._read(GroupListing, _path(name))
         consumers = (await self._read(Listed[ConsumerDescription], _path(name) + "/consumers")).data
         return GroupDescription(**msgspec.structs.asdict(group), consumers=tuple(consumers))
 
     async def group_lags(self, name: str) -> list[LagDescription]:
-        """How far a group is behind in each partition of which it has an offset. Raises `UnknownGroup`."""
+        """Returns the lag of a group in each partition with a committed offset. Raises `UnknownGroup`."""
         return (await self._read(Listed[LagDescription], _path(name) + "/lags")).data
 
     async def reset_group(
@@ -47,13 +47,13 @@ class GroupCalls(Calls):
         topics: Mapping[str, Sequence[int] | None] | None = None,
         validate_only: bool = False,
     ) -> list[OffsetReset]:
-        """Sets a group's offsets, all or none: to the first record, the end, an `offset`, the first record not older
-        than `timestamp` (ms) or than `duration_ms` ago, or by `shift_by` from where they are. What is outside of the
-        partition becomes its first record or its end. What was set; with `validate_only`, what would be.
+        """Changes a group's committed offsets, all or none: to the first record, the end, an `offset`, the first record
+        not older than `timestamp` (ms) or than `duration_ms` ago, or by `shift_by` from the present ones. Results
+        outside of a partition become its start or end. Returns the changes; with `validate_only`, only computes them.
 
-        `topics` names them and their partitions (None: all); without it, whatever the group has offsets of.
+        `topics` has the topics and their partitions (None: all); without it, all partitions with a committed offset.
 
-        Raises `GroupNotEmpty` as long as the group has members, `UnknownTopic`, `UnknownPartition`, `InvalidRequest`.
+        Raises `GroupNotEmpty` while the group has members, `UnknownTopic`, `UnknownPartition`, `InvalidRequest`.
         """
         chosen = [{"topic_name": topic, "partition_ids": numbers} for topic, numbers in (topics or {}).items()]
         asked: dict[str, Any] = {
@@ -70,7 +70,7 @@ class GroupCalls(Calls):
         return decoded(Listed[OffsetReset], body).data
 
     async def delete_group(self, name: str) -> None:
-        """Forgets a group and its offsets. Raises `UnknownGroup`, or `GroupNotEmpty` as long as it has members."""
+        """Deletes a group and its committed offsets. Raises `UnknownGroup`, or `GroupNotEmpty` while it has members."""
         await self._change("DELETE", _path(name), safe=False)
 
 

@@ -1,4 +1,4 @@
-"""The admin client's part about quotas."""
+"""The admin client's calls about quotas."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from tidelog.model.quotas import Entity
 
 
 class QuotaDescription(msgspec.Struct, frozen=True):
-    """The rates per second of one entity: a user, a client id, both, or an address; `<default>` is all others."""
+    """The quotas, as rates per second, of one entity: a user, a client id, both, or an address; `<default>` stands for
+    all others."""
 
     user: str | None
     client_id: str | None
@@ -20,12 +21,12 @@ class QuotaDescription(msgspec.Struct, frozen=True):
 
     @property
     def entity(self) -> Entity:
-        """Returns for whom the quota is."""
+        """Returns the entity (user, client id, address) of the quota."""
         return Entity(self.user, self.client_id, self.address)
 
 
 class QuotaCalls(Calls):
-    """Quotas, given and taken back."""
+    """The calls about quotas."""
 
     async def list_quotas(self) -> list[QuotaDescription]:
         """Returns all quotas, in the order of entities."""
@@ -34,7 +35,7 @@ class QuotaCalls(Calls):
     async def alter_quotas(
         self, changes: Mapping[Entity, Mapping[str, float | None]], *, validate_only: bool = False
     ) -> None:
-        """Gives entities rates, all or none; None takes a rate back. Repeating it does no harm. Raises
-        `InvalidRequest`, `UnsupportedLevel`."""
+        """Changes the rates of entities, all or none; None removes a rate. Idempotent. Raises `InvalidRequest`,
+        `UnsupportedLevel`."""
         data = [{**entity._asdict(), "rates": dict(rates)} for entity, rates in changes.items()]
         await self._change("POST", "/quotas:alter", {"data": data, "validate_only": validate_only}, safe=True)

@@ -1,5 +1,4 @@
-"""The admin client's arguments and results. Field names are those of REST v3, so that JSON made of them reads the
-same."""
+"""The admin client's arguments and results, with the field names of REST v3, so that their JSON is the same."""
 
 from __future__ import annotations
 
@@ -13,9 +12,9 @@ from tidelog.transport.metadata import PartitionVoter, TopicMetadata
 
 
 class NewTopic(msgspec.Struct, frozen=True, kw_only=True):
-    """A topic to create. What is None is the broker's choice.
+    """A topic to create. Fields of None use the broker's defaults.
 
-    `replicas_assignments` (partition to node ids, the preferred leader first) stands instead of the two numbers.
+    `replicas_assignments` (partition to node ids, the preferred leader first) replaces the two numbers.
     """
 
     topic_name: str
@@ -33,7 +32,7 @@ class ReplicaPlacement(msgspec.Struct, frozen=True):
 
 
 class TopicPlacement(msgspec.Struct, frozen=True):
-    """A topic as it was, or would be, created, or as it is."""
+    """A topic and its replicas: as created, as it would be, or existing."""
 
     topic_name: str
     topic_id: str
@@ -44,7 +43,7 @@ class TopicPlacement(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, topic: TopicMetadata) -> TopicPlacement:
-        """Returns the placement of a topic that is there."""
+        """Returns the placement of an existing topic."""
         return cls(
             topic.name,
             topic.topic_id,
@@ -57,9 +56,8 @@ class TopicPlacement(msgspec.Struct, frozen=True):
 
 class PartitionDescription(msgspec.Struct, frozen=True):
     """The leader and replicas of a partition; `leader` is -1 while there is none. `isr` are in sync; `elr` are not, but
-    hold everything acknowledged, and may lead if nobody else can (KIP-966). Where the topic's protocol is paxos, `isr`
-    are the replicas that are live and vote, and `voters` are all that vote: a disk that was lost is replaced under
-    another id."""
+    have all acknowledged records and may lead if no other replica can (KIP-966). In a topic with the protocol paxos,
+    `isr` are the live voters and `voters` all voters; the voter of a lost disk is replaced under a new id."""
 
     partition_id: int
     leader: int
@@ -71,7 +69,7 @@ class PartitionDescription(msgspec.Struct, frozen=True):
 
 
 class TopicDescription(msgspec.Struct, frozen=True):
-    """A topic and the state of its partitions; `protocol` is how they commit."""
+    """A topic and the state of its partitions; `protocol` is its commit protocol, isr or paxos."""
 
     topic_name: str
     topic_id: str
@@ -83,7 +81,7 @@ class TopicDescription(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, topic: TopicMetadata) -> TopicDescription:
-        """Returns the description of a topic, from the metadata."""
+        """Returns the description of a topic from the metadata."""
         return cls(
             topic.name,
             topic.topic_id,
@@ -107,7 +105,7 @@ class TopicDescription(msgspec.Struct, frozen=True):
 
 
 class NewAssignment(msgspec.Struct, frozen=True):
-    """The replicas that a partition is to have, the preferred leader first."""
+    """The new replicas of a partition, the preferred leader first."""
 
     topic_name: str
     partition_id: int
@@ -115,9 +113,9 @@ class NewAssignment(msgspec.Struct, frozen=True):
 
 
 class ReassignmentDescription(msgspec.Struct, frozen=True):
-    """A partition whose replicas move; the move is over when all `target_replicas` are in `isr`.
+    """A partition whose replicas are being moved, until all `target_replicas` are in `isr`.
 
-    `throttle_bytes_per_s` holds for all moves of the cluster together, on each broker; None if they are not throttled.
+    `throttle_bytes_per_s` bounds all moves of the cluster together, on each broker; None if there is no bound.
     """
 
     topic_name: str
@@ -130,14 +128,14 @@ class ReassignmentDescription(msgspec.Struct, frozen=True):
 
 
 class FeatureLevels(msgspec.Struct, frozen=True):
-    """The feature levels that a broker speaks, both ends included."""
+    """The lowest and highest feature level that a broker supports, inclusive."""
 
     lowest: int
     highest: int
 
 
 class LevelRaised(msgspec.Struct, frozen=True):
-    """The cluster's feature level before, and now, or as it would be."""
+    """The cluster's feature level before and after raising it, or as it would be."""
 
     before: int
     feature_level: int
@@ -146,8 +144,8 @@ class LevelRaised(msgspec.Struct, frozen=True):
 class BrokerDescription(msgspec.Struct, frozen=True):
     """A registered broker and its HTTP address.
 
-    A fenced one is not heard of now, and leads nothing. `broker_epoch` is the position of its registration in the
-    metadata log; `voter_id` is None if it does not vote on that log.
+    A fenced broker sends no heartbeats and leads nothing. `broker_epoch` is the offset of its registration in the
+    metadata log; `voter_id` is None if it is no voter of that log.
     """
 
     broker_id: int
@@ -161,11 +159,11 @@ class BrokerDescription(msgspec.Struct, frozen=True):
     peer_host: str
     peer_port: int
     feature_levels: FeatureLevels | None = None
-    """None if the broker that answers does not know what this one speaks."""
+    """The supported feature levels; None if the responding broker does not know them."""
     scheme: str = HTTP
-    """`https` if the client speaks that to its brokers."""
+    """The scheme that the client uses for the brokers."""
     kafka_host: str | None = None
-    """With `kafka_port`, where Kafka's clients find it; None if they do not."""
+    """The host of the broker's Kafka listener, with `kafka_port`; None if it has none."""
     kafka_port: int | None = None
 
     @property
@@ -175,12 +173,12 @@ class BrokerDescription(msgspec.Struct, frozen=True):
 
     @property
     def kafka_address(self) -> str | None:
-        """Returns what Kafka's clients take for `bootstrap.servers`; None if it has no listener for them."""
+        """Returns the address for `bootstrap.servers` of Kafka's clients; None if the broker has no Kafka listener."""
         return None if self.kafka_host is None else str(Endpoint(self.kafka_host, self.kafka_port or 0))
 
 
 class VoterDescription(msgspec.Struct, frozen=True):
-    """A voter on the metadata log, a broker's disk, and the address where other brokers find it."""
+    """A voter of the metadata log, which is a broker's disk, and its address for other brokers."""
 
     voter_id: int
     broker_id: int
@@ -190,12 +188,12 @@ class VoterDescription(msgspec.Struct, frozen=True):
 
 
 class RecoveryDescription(msgspec.Struct, frozen=True):
-    """The metadata log was begun anew by `tidelog cluster recover`, from all that was left of it up to the metadata
-    position `kept_position`. `given_up` says in sentences what was not taken over, as far as it is known."""
+    """A recovery by `tidelog cluster recover`, which started a new metadata log from what survived of the old one, up
+    to the metadata position `kept_position`. `given_up` lists in sentences what was lost, as far as known."""
 
     generation: int
     recovery_id: str
-    """Empty if an older version did it."""
+    """The id of the recovery; empty if an older version did it."""
     recovered_at_ms: int
     recovered_by: str
     kept_position: int
@@ -203,10 +201,10 @@ class RecoveryDescription(msgspec.Struct, frozen=True):
 
 
 class ClusterDescription(msgspec.Struct, frozen=True):
-    """A cluster: its registered brokers, and which of them is the controller (-1 while there is none).
+    """A cluster: its registered brokers, and the controller's node id (-1 while there is none).
 
-    `controller_epoch` rises with every new controller. `metadata_position` is how far the broker that answered has
-    applied the metadata log, and `recoveries` how often that was begun anew, oldest first.
+    `controller_epoch` increases with every new controller. `metadata_position` is the position up to which the
+    responding broker has applied the metadata log; `recoveries` are the recoveries of that log, oldest first.
     """
 
     cluster_id: str
@@ -217,18 +215,18 @@ class ClusterDescription(msgspec.Struct, frozen=True):
     brokers: tuple[BrokerDescription, ...]
     recoveries: tuple[RecoveryDescription, ...] = ()
     feature_level: int = 1
-    """The level at which the cluster's metadata are written."""
+    """The feature level in which the cluster's metadata are written."""
 
     @property
     def generation(self) -> int:
-        """How often the metadata log was begun anew."""
+        """The number of recoveries of the metadata log."""
         return self.recoveries[-1].generation if self.recoveries else 0
 
 
 class BrokerState(msgspec.Struct, frozen=True):
-    """A broker's own word: how far it has applied the metadata log, by how many milliseconds its clock is ahead of the
-    others', as it was told last, and whether that is too much; and which of its listeners believe strangers on other
-    machines, a sentence about each. An older version does not know its clock, nor that."""
+    """A broker's report about itself: the applied position of the metadata log, the milliseconds by which its clock is
+    ahead of the other brokers' and whether that is too much, and a sentence about each of its listeners that accepts
+    unauthenticated clients of other hosts. Older versions report neither clock nor listeners."""
 
     metadata_position: int
     clock_offset_ms: int | None = None
@@ -237,7 +235,7 @@ class BrokerState(msgspec.Struct, frozen=True):
 
 
 class ConfigSynonym(msgspec.Struct, frozen=True):
-    """A source that could decide a setting's value."""
+    """A possible source of a setting's value."""
 
     name: str
     value: str | None
@@ -245,7 +243,7 @@ class ConfigSynonym(msgspec.Struct, frozen=True):
 
 
 class ConfigDescription(msgspec.Struct, frozen=True):
-    """A setting in force, and where it comes from (`source`, as in Kafka: `DYNAMIC_TOPIC_CONFIG`, ...)."""
+    """A setting's effective value and its source (`source`, as in Kafka: `DYNAMIC_TOPIC_CONFIG`, ...)."""
 
     name: str
     value: str | None

@@ -1,7 +1,7 @@
-"""Restarting brokers one after the other: in which order, and when it is safe to take the next one. Pure.
+"""Rolling restarts: the order of the brokers, and the conditions for restarting the next one. Pure.
 
-One may be taken away if nobody needs it: all replicas are in sync, all voters live, and all brokers know what was
-decided. One is back when it has registered again, and all of that is true again.
+A broker may be stopped if all replicas are in sync, all voters live, and all brokers have applied the metadata log. A
+restart is complete when the broker has registered again and these conditions hold again.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ SHOWN_MAX: Final = 3
 
 
 class ClusterState(msgspec.Struct, frozen=True):
-    """A cluster at one moment. `positions` are how far brokers have applied the metadata log, None if they do not say;
-    the cluster's own is asked for before those."""
+    """The state of a cluster at one moment. `positions` are the brokers' applied metadata positions, None for a broker
+    that does not respond; the cluster's own position was read before them."""
 
     cluster: ClusterDescription
     topics: Sequence[TopicDescription]
@@ -31,8 +31,8 @@ class ClusterState(msgspec.Struct, frozen=True):
 
 
 def restart_order(cluster: ClusterDescription) -> list[int]:
-    """All brokers, rack by rack, so that what goes wrong stays in one rack; the controller's rack is the last, and the
-    controller the last of it, so that it moves once."""
+    """Returns all brokers, rack by rack, so that a fault stays within one rack. The controller's rack is the last, and
+    the controller the last in it, so that the controller moves once."""
     controllers = {broker.rack for broker in cluster.brokers if broker.is_controller}
     ordered = sorted(
         cluster.brokers,
@@ -42,7 +42,7 @@ def restart_order(cluster: ClusterDescription) -> list[int]:
 
 
 def not_whole(state: ClusterState) -> str:
-    """Returns why no broker may be taken away now; empty if one may."""
+    """Returns the reason why no broker may be stopped now; empty if one may."""
     return (
         _named("not live: broker", [one.broker_id for one in state.cluster.brokers if one.is_fenced])
         or _named("not voting: broker", [one.broker_id for one in state.cluster.voters if not one.is_live])
@@ -60,7 +60,8 @@ def not_whole(state: ClusterState) -> str:
 
 
 def not_back(state: ClusterState, node: int, epoch_before: int) -> str:
-    """Returns why a broker that was registered under this epoch is not back yet; empty if it is."""
+    """Returns the reason why a restarted broker is not back yet, given its registration's epoch before; empty
+    if it is."""
     if state.epoch_of(node) <= epoch_before:
         return f"broker {node} has not been started again"
     return not_whole(state)

@@ -1,4 +1,4 @@
-"""Reading records: `async with Consumer("t") as consumer: async for record in consumer: ...`."""
+"""The consumer client: `async with Consumer("t") as consumer: async for record in consumer: ...`."""
 
 from tidelog.consumer.consumer import Consumer
 from tidelog.consumer.errors import CommitFailed, GroupNeeded, PollIntervalExceeded

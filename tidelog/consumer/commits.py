@@ -1,12 +1,12 @@
-"""The group's committed offsets of what a consumer reads: fetched where reading begins, committed as it goes on.
+"""A consumer's offset commits: committed offsets are fetched where reading starts, and committed as it proceeds.
 
-**What is processed.** A record counts as processed when its reader comes back: what the last call has handed out is
-still in the caller's hands, whatever the position says. Automatic commits, at any moment, take `processed`: the
-position, or where the last handout of the partition began. A `commit()` by the program says that the caller has done
-with everything, and takes the positions.
+**Processed records.** A record counts as processed when the caller asks for more records: those returned by the last
+call may still be in work, whatever the position says. Automatic commits, at any moment, commit `processed`: the
+position, or the first offset of the partition that the last call returned. A `commit()` by the program states that
+everything is processed, and commits the positions.
 
-Commits go out one after the other. So of two that are under way none can overtake the other, and an answer that says
-that a later one is kept already means that a copy of this one was.
+Commits are sent one after the other. So a commit cannot overtake another one, and a response that a later commit is
+already stored means that a copy of this commit was stored.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from tidelog.model.ids import TopicPartition
 logger = logging.getLogger(__name__)
 
 OFFSETS_MAX: Final = 1_000
-"""The number of committed offsets that one request may carry."""
+"""Maximum committed offsets per request."""
 
 
 class Commits:
-    """The committed offsets of one consumer. `handed_out` returns, by partition, the first offset that the caller has
-    in hand."""
+    """The offset commits of one consumer. `handed_out` returns, by partition, the first offset of the records that the
+    last call returned."""
 
     def __init__(
         self,
@@ -50,14 +50,14 @@ class Commits:
         self._subscription = subscription
         self._handed_out = handed_out
         self._kept: dict[TopicPartition, int] = {}
-        """The group's committed offsets, as far as this consumer has set or found them."""
+        """The group's committed offsets, as last committed or fetched by this consumer."""
         self._turn = asyncio.Lock()
 
     # -- fetching ------------------------------------------------------------------------------------------------
 
     async def fetch(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Returns the committed offsets of these, as far as there are any. Raises what the coordinator answered
-        with."""
+        """Fetches the group's committed offsets of partitions; those without one are left out. Raises the coordinator's
+        error."""
         offsets = dict[TopicPartition, OffsetAndMetadata]()
         for start in range(0, len(partitions), OFFSETS_MAX):
             group_partitions = grouped(partitions[start : start + OFFSETS_MAX])
@@ -73,14 +73,14 @@ class Commits:
         return offsets
 
     def found(self, partition: TopicPartition, offset: int) -> None:
-        """Notes that reading begins at this committed offset of the group."""
+        """Stores a fetched committed offset, at which reading starts."""
         self._kept[partition] = offset
 
     # -- committing ----------------------------------------------------------------------------------------------
 
     def processed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Returns the offsets up to which these are processed, where that is not the group's committed offset
-        already."""
+        """Returns the offsets up to which these partitions are processed, as far as they differ from the committed
+        ones."""
         handed_out = self._handed_out()
         offsets = dict[TopicPartition, OffsetAndMetadata]()
         for cursor in self._subscription.cursors(partitions) if partitions else ():
@@ -90,8 +90,8 @@ class Commits:
         return offsets
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Commits offsets. Raises `CommitFailed` for what was refused; `CoordinatorNotAvailable` and the like if the
-        time is up."""
+        """Commits offsets. Raises `CommitFailed` for rejected ones; `CoordinatorNotAvailable` or another error after
+        the request timeout."""
         refused = dict[TopicPartition, str]()
         entries = [
             CommittedOffset(*at, committed.offset, metadata=committed.metadata)
@@ -126,8 +126,8 @@ class Commits:
         return membership.commit(entries)
 
     def _joined(self) -> Membership | None:
-        """Returns the membership; None for a consumer that has not subscribed. Raises `UnknownMember` for one that has,
-        and is in the group no longer, or not yet."""
+        """Returns the group membership; None if the consumer has not subscribed. Raises `UnknownMember` if it has
+        subscribed and is not in the group now."""
         if not self._member.is_subscribed:
             return None
         membership = self._member.membership
@@ -137,8 +137,8 @@ class Commits:
         return membership
 
     async def commit_processed(self, partitions: Sequence[TopicPartition]) -> None:
-        """Commits automatically. A failure is logged, and no more: the records come again, to this consumer or to
-        another."""
+        """Commits the processed offsets automatically. A failure is only logged: the records are read again, by this or
+        another consumer."""
         offsets = self.processed(partitions)
         if offsets:
             try:
@@ -147,12 +147,13 @@ class Commits:
                 logger.warning("group %s: the automatic commit failed: %s", self._group, error.message)
 
     async def commit_at_intervals(self, interval_s: float) -> None:
-        """Commits what is processed, for ever."""
+        """Commits the processed offsets at intervals, until cancelled."""
         while True:
             await asyncio.sleep(interval_s)
             await self.commit_processed(self._subscription.partitions)
 
     def forget(self, partitions: Sequence[TopicPartition]) -> None:
-        """Forgets the committed offsets of partitions that are not read any more: others may move them."""
+        """Forgets the committed offsets of partitions that are no longer assigned, since other members may
+        change them."""
         for partition in partitions:
             self._kept.pop(partition, None)

@@ -1,4 +1,4 @@
-"""The public consumer: aiokafka's method names; positions kept by its group, by the caller, or by nobody."""
+"""The public consumer: aiokafka's method names; positions stored by its group, by the caller, or not at all."""
 
 from __future__ import annotations
 
@@ -30,41 +30,41 @@ logger = logging.getLogger(__name__)
 class Consumer(PartitionReader):
     """Reads records from partitions, in order per partition.
 
-    - `topics`: all partitions of these are assigned; partitions that they get later are read from their beginning.
-      Without topics, `assign` partitions, or `subscribe` in a group.
-    - `bootstrap_servers`: URLs or `host:port` of any brokers of the cluster, as a comma list or a list.
-    - `auto_offset_reset`: where to begin, and where to go when a position does not exist any more: `latest`,
-      `earliest`, or `none` (raise `OffsetOutOfRange`; begin with `seek`).
-    - `fetch_max_wait_ms`: how long a broker may wait for `fetch_min_bytes` before it answers.
-    - `max_partition_fetch_bytes`: size of one fetch; two are held per partition.
-    - `fetch_buffer_bytes`: all fetches together; many partitions get smaller ones.
-    - `check_crcs`: hold every batch against its checksum.
-    - `on_loss`: what to do where records are lost and an operator has accepted that. `fail` raises `RecordsLost` there,
-      and again until a `seek` goes around it; `skip` goes on behind them, says so in the log, and counts them (`lost`).
+    - `topics`: all partitions of these topics are assigned; partitions that are added later are read from their
+      beginning. Without topics, `assign` partitions, or `subscribe` in a group.
+    - `bootstrap_servers`: URLs or `host:port` of some brokers of the cluster, comma-separated or as a list.
+    - `auto_offset_reset`: the position if there is none or it is out of range: `latest`, `earliest`, or `none` (raise
+      `OffsetOutOfRange`; use `seek`).
+    - `fetch_max_wait_ms`: how long a broker may wait for `fetch_min_bytes` before it responds.
+    - `max_partition_fetch_bytes`: maximum bytes of a fetch; two fetches are held per partition.
+    - `fetch_buffer_bytes`: maximum bytes of all fetches together; many partitions get smaller fetches.
+    - `check_crcs`: verify the checksum of every batch.
+    - `on_loss`: what to do at offsets whose records are lost and were given up by an operator. `fail` raises
+      `RecordsLost`, repeatedly until a `seek` beyond them; `skip` continues behind them, logs a warning, and lists them
+      in `lost`.
     - `transport`, `security_protocol`, `ssl_*`: as of the `Producer`.
 
     Use it as an async context manager, or call `start` and `stop`. Then `getmany`, `getone`, or `async for`; or
-    `getbatch` and `batches`, without an object for each record.
+    `getbatch` and `batches`, which create no object per record.
 
-    **In a group** (`group_id`) its consumers share the partitions of the topics, and reading begins where the group
-    has got to: at its committed offsets, else where `auto_offset_reset` says. Topics that do not exist yet are waited
-    for. When consumers come and go, partitions change hands inside these calls, one by one; the others are read on.
+    **In a group** (`group_id`) consumers share the partitions of their topics, and reading starts at the group's
+    committed offsets, else as `auto_offset_reset` says. Topics that do not exist yet are awaited. Rebalances happen
+    inside these calls, partition by partition; unaffected partitions are read on.
 
-    *At least once.* Every record is handed out to some consumer of the group, and to more than one, or twice to the
-    same, only as told here. With `enable_auto_commit` a record counts as processed when its reader comes back for more:
-    then the next commit (every `auto_commit_interval_ms`, when a partition is given up, and at `stop`) covers it. What
-    the last call has handed out is never committed by itself. So after a crash the records come again that were handed
-    out since the last commit; after a `stop`, those of the last call, unless `commit` was called after them. A consumer
-    that is expelled, because the brokers have not heard it for `session_timeout_ms`, or because it holds on to
-    partitions for longer than `max_poll_interval_ms`, hands out nothing more of them from before that moment on; but
-    what it has in hand comes to its successor again. Read with one task at a time: the call of one says that the
-    other's records are processed.
+    *At least once.* Every record is returned by some consumer of the group; it is returned again only in the following
+    cases. With `enable_auto_commit` a record counts as processed when the caller asks for more: the next commit covers
+    it (every `auto_commit_interval_ms`, when a partition is revoked, and at `stop`). Records returned by the last call
+    are never committed automatically. So after a crash the records returned since the last commit are read again; after
+    a `stop`, those of the last call, unless `commit` was called after them. A consumer that is expelled, because it
+    sent no heartbeat for `session_timeout_ms` or kept a revoked partition for longer than `max_poll_interval_ms`, stops
+    returning records before its partitions are reassigned; but the next owner reads again what it has not committed.
+    Use one task for reading: a call by one task marks the records of another task as processed.
 
-    - `group_instance_id`: a static member. After `stop` its partitions wait for it, for `session_timeout_ms`.
-    - `max_poll_interval_ms`: who asks for nothing for so long leaves the group; the next call raises
+    - `group_instance_id`: a static member. After `stop` its partitions stay reserved for `session_timeout_ms`.
+    - `max_poll_interval_ms`: a consumer without a call for so long leaves the group; the next call raises
       `PollIntervalExceeded`, and the one after it joins again.
     - `partition_assignment`: `uniform`, `range` or `roundrobin`.
-    - `client_id`, `client_rack`: what the group's description says of this consumer; the id's quota counts as well.
+    - `client_id`, `client_rack`: shown in the group's description; the id is also subject to quotas.
     """
 
     @client_parameters(bootstrap="bootstrap_servers", group="group_id")
@@ -147,11 +147,11 @@ class Consumer(PartitionReader):
     # -- life ----------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Opens the connections; in a group, begins to join it; else assigns the topics' partitions and finds where to
-        begin.
+        """Connects; in a group, starts to join it; otherwise assigns the topics' partitions and looks up their start
+        positions.
 
-        Without a group and with `latest`, records that are produced after this returns are read. Raises
-        `ConnectFailed`, `UnknownTopic`.
+        Without a group and with `latest`, all records produced after this returns are read. Raises `ConnectFailed`,
+        `UnknownTopic`.
         """
         if self._is_open:
             return
@@ -173,8 +173,8 @@ class Consumer(PartitionReader):
             self._discovery = asyncio.get_running_loop().create_task(self._discover())
 
     async def stop(self) -> None:
-        """Closes; calls that wait for records raise `ClientClosed`. In a group, commits what is processed (with
-        `enable_auto_commit`), tells the listener, and leaves. Idempotent."""
+        """Closes the consumer; waiting calls raise `ClientClosed`. In a group, commits the processed offsets (with
+        `enable_auto_commit`), calls the listener, and leaves. Idempotent."""
         if not self._is_open:
             return
         self._is_open = False
@@ -202,10 +202,11 @@ class Consumer(PartitionReader):
     # -- which partitions ----------------------------------------------------------------------------------------
 
     def assign(self, partitions: Sequence[TopicPartition]) -> None:
-        """Reads these partitions, and no others, from where `auto_offset_reset` says or a `seek` moves them to. With a
-        `group_id`, from the group's committed offsets; `commit` works as long as nobody has subscribed in that group.
+        """Replaces the assignment by these partitions, read from where `auto_offset_reset` says or `seek` moves them.
+        With a `group_id` they are read from the group's committed offsets; `commit` works while the group has no
+        subscribed members.
 
-        Raises `InvalidRequest` for a consumer that was given topics, or has subscribed.
+        Raises `InvalidRequest` for a consumer with topics or a subscription.
         """
         if self._topics and self._group is None:
             raise InvalidRequest("this consumer was given topics, and reads all their partitions; assign needs none")
@@ -222,11 +223,11 @@ class Consumer(PartitionReader):
                 self._fetcher.begin(cursor)
 
     def assignment(self) -> list[TopicPartition]:
-        """Returns the partitions that this consumer reads, sorted."""
+        """Returns the assigned partitions, sorted."""
         return self._subscription.partitions
 
     async def partitions_for_topic(self, topic: str) -> list[int]:
-        """Returns the partitions that a topic has. Raises `UnknownTopic`."""
+        """Returns the partition numbers of a topic. Raises `UnknownTopic`."""
         return [partition for _, partition in await self._partitions_of(topic)]
 
     # -- the group -----------------------------------------------------------------------------------------------
@@ -237,16 +238,16 @@ class Consumer(PartitionReader):
         pattern: str | None = None,
         listener: ConsumerRebalanceListener | None = None,
     ) -> None:
-        """Shares these topics with the group's other consumers, and those whose whole name `pattern` matches (a regular
-        expression of RE2), also ones that come later. Replaces what was subscribed to before; the coordinator takes
-        away what is not wanted any more. Raises `InvalidRequest`, `GroupNeeded`."""
+        """Subscribes, within the group, to these topics and to those whose whole name matches `pattern` (an RE2 regular
+        expression), including future ones. Replaces the former subscription; the coordinator revokes partitions of
+        topics no longer subscribed to. Raises `InvalidRequest`, `GroupNeeded`."""
         group = self._need_group("subscribe")
         if not group.is_subscribed and self._subscription.partitions:
             raise InvalidRequest("this consumer was assigned partitions; `unsubscribe` first")
         group.subscribe(topics, pattern, listener)
 
     async def unsubscribe(self) -> None:
-        """Reads nothing any more. In a group: commits, tells the listener and leaves, as `stop` does."""
+        """Ends the subscription or assignment. In a group: commits, calls the listener and leaves, as `stop` does."""
         if self._group is not None:
             await self._group.unsubscribe()
         for cursor in self._subscription.clear():
@@ -254,18 +255,19 @@ class Consumer(PartitionReader):
         self._current = None
 
     def subscription(self) -> frozenset[str]:
-        """Returns the topics that are read: by name, and as far as some of their partitions are assigned, by
-        pattern."""
+        """Returns the subscribed topics: those subscribed by name, and those matched by a pattern that have assigned
+        partitions."""
         names = self._topics if self._group is None else self._group.topics
         return frozenset((*names, *(topic for topic, _ in self.assignment())))
 
     async def commit(self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None) -> None:
-        """Keeps these as the group's committed offsets, or the positions: all that was handed out is processed.
+        """Commits these offsets for the group; without arguments the positions, which marks all returned records as
+        processed.
 
-        An offset is that of the next record to read. Raises `CommitFailed`, naming the partitions that are not this
-        consumer's any more, while the others' committed offsets are kept; `GroupNotEmpty` if the partitions were
-        `assign`ed, and others have subscribed in the same group; and when no coordinator could be found for
-        `request_timeout_ms`, `CoordinatorNotAvailable` or what else was in the way. May be repeated after any of them.
+        A committed offset is that of the next record to read. Raises `CommitFailed` with the partitions that are no
+        longer this consumer's, while the other offsets are committed; `GroupNotEmpty` if the partitions were `assign`ed
+        and other consumers have subscribed in the group; `CoordinatorNotAvailable` or another error if there was no
+        coordinator for `request_timeout_ms`. May be retried after any of them.
         """
         group = self._need_group("commit")
         if offsets is None:
@@ -275,7 +277,7 @@ class Consumer(PartitionReader):
         await group.commits.commit({at: _with_metadata(at, offset) for at, offset in offsets.items()})
 
     async def committed(self, partition: TopicPartition, *, metadata: bool = False) -> int | OffsetAndMetadata | None:
-        """Returns the group's committed offset in a partition, whoever committed it; None if there is none."""
+        """Returns the group's committed offset of a partition; None if there is none."""
         committed = await self._need_group("committed").committed(partition)
         return committed if metadata or committed is None else committed.offset
 
@@ -291,7 +293,8 @@ class Consumer(PartitionReader):
         return [TopicPartition(topic, partition.partition) for partition in metadata.partitions]
 
     async def _discover(self) -> None:
-        """Assigns partitions that the topics get while we read. Nothing of them was missed: they begin at the start."""
+        """Assigns partitions that are added to the topics, at regular intervals. They are read from their beginning, so
+        nothing is missed."""
         while True:
             await asyncio.sleep(self._session.metadata_max_age_s)
             for topic in self._topics:

@@ -1,4 +1,4 @@
-"""A consumer's group: its member, its commits and its rebalances, behind what the consumer's calls need of them."""
+"""The group of a consumer: its membership, commits and rebalances, behind one interface for the consumer's calls."""
 
 from __future__ import annotations
 
@@ -26,12 +26,13 @@ from tidelog.model.ports import Entropy
 from tidelog.transport.session import ClusterSession
 
 STRIDE_S: Final = 0.05
-"""The seconds for which records are handed out one by one without a look at anything but the clock, and without giving
-the event loop away."""
+"""Seconds during which records are returned one by one with a check of the clock only, without yielding to the event
+loop."""
 
 
 class ConsumerGroup:
-    """The group of one consumer. `handed_out` says what its caller has in hand; `on_news` wakes its calls."""
+    """The group of one consumer. `handed_out` returns the first offsets of the records that the last call returned;
+    `on_news` wakes waiting calls."""
 
     def __init__(
         self,
@@ -68,7 +69,7 @@ class ConsumerGroup:
     # -- life ----------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Joins, if there is a subscription, and begins to commit."""
+        """Joins the group if there is a subscription, and starts the automatic commits."""
         self._is_open = True
         if self.is_subscribed:
             self._member.start(self.topics, self.pattern)
@@ -78,7 +79,7 @@ class ConsumerGroup:
             self._auto_commit = asyncio.get_running_loop().create_task(committing)
 
     async def stop(self) -> None:
-        """Commits, gives up everything, and leaves."""
+        """Commits, gives up all partitions, and leaves the group."""
         self._is_open = False
         if self._auto_commit is not None:
             self._auto_commit.cancel()
@@ -96,11 +97,11 @@ class ConsumerGroup:
 
     @property
     def is_subscribed(self) -> bool:
-        """True if the group shares out what is read here; False if the program assigns it."""
+        """True if the group assigns the partitions; False if the program does."""
         return bool(self.topics or self.pattern)
 
     def subscribe(self, topics: Sequence[str], pattern: str | None, listener: ConsumerRebalanceListener | None) -> None:
-        """Replaces what was subscribed to before."""
+        """Replaces the subscription."""
         if isinstance(topics, str):
             raise InvalidRequest(f"topics must be a list of names, not the text {topics!r}")
         if not topics and not pattern:
@@ -114,18 +115,18 @@ class ConsumerGroup:
             self._member.start(self.topics, self.pattern)
 
     def check_unsubscribed(self) -> None:
-        """Raises `InvalidRequest` if partitions cannot be assigned by hand."""
+        """Raises `InvalidRequest` if there is a subscription, so that the program cannot assign partitions."""
         if self.is_subscribed:
             raise InvalidRequest("this consumer has subscribed, and its group assigns; `unsubscribe` first")
 
     async def unsubscribe(self) -> None:
-        """Commits, gives up everything, leaves."""
+        """Commits, gives up all partitions, and leaves the group."""
         self.topics, self.pattern = (), ""
         self._disturb()
         await self._leave()
 
     def assigned_by_hand(self, cursors: Sequence[Cursor]) -> None:
-        """Has the partitions that the program assigned begin at the group's committed offsets."""
+        """Starts partitions that the program has assigned at the group's committed offsets."""
         self._rebalancing.assigned_by_hand(cursors)
         self._disturb()
 
@@ -133,7 +134,7 @@ class ConsumerGroup:
 
     @contextmanager
     def call(self) -> Iterator[None]:
-        """Encloses every call that asks for records, as a context: during one the caller counts as busy."""
+        """The context of every call for records; within it the poll interval does not run."""
         self._member.call_began()
         try:
             yield
@@ -141,12 +142,12 @@ class ConsumerGroup:
             self._member.call_ended()
 
     def may_go_on(self) -> bool:
-        """Returns True if the next record may be handed out without `is_ready`."""
+        """Returns True if the next record may be returned without calling `is_ready`."""
         return asyncio.get_running_loop().time() < self._stride_end_s
 
     async def is_ready(self, deadline_s: float | None) -> bool:
-        """Rebalances, as far as it is due. Returns False if nothing may be handed out: it is not done at `deadline_s`,
-        or this member has not been heard for so long that others may have its partitions. Raises as
+        """Performs a pending rebalance. Returns False if no record may be returned: the rebalance is not finished at
+        `deadline_s`, or the member's heartbeats failed for so long that its partitions may be reassigned. Raises as
         `Rebalancing.settled`."""
         self._check_tasks()
         if self.is_subscribed and not self._member.is_running and not self._member.has_lost:
@@ -166,7 +167,7 @@ class ConsumerGroup:
             self._auto_commit.result()
 
     def _changed(self) -> None:
-        """Looks what a heartbeat's answer, or failure, has changed, and wakes the consumer's calls."""
+        """Checks what the last heartbeat has changed, and wakes the consumer's calls."""
         self._rebalancing.give_up_unbegun()
         self._rebalancing.look_again()
         if self._rebalancing.is_due:
@@ -177,7 +178,7 @@ class ConsumerGroup:
         self._stride_end_s = -math.inf
 
     async def committed(self, partition: TopicPartition) -> OffsetAndMetadata | None:
-        """Returns the group's committed offset, whoever set it; None if there is none."""
+        """Returns the group's committed offset of a partition; None if there is none."""
         request = FetchOffsets(group=self._options.group, partitions=grouped([partition]))
         (committed,) = (await self._calls.fetch(request)).offsets
         return None if committed.offset < 0 else OffsetAndMetadata(committed.offset, committed.metadata)

@@ -1,14 +1,14 @@
-"""The cursor of one partition: its position, and the bytes fetched ahead of it.
+"""`Cursor`: the position in one assigned partition, and its prefetched bytes.
 
-    fetched chunk -> iter_batches -> one batch decoded at a time -> it, or its records, handed out -> position moves
+    fetched chunk -> iter_batches -> decode one batch at a time -> return it, or its records -> position moves
 
-A range of offsets that is lost lies in a chunk like a batch. It stops the cursor, or the position moves over it, as the
-consumer's `LossPolicy` says, when everything before it has been handed out.
+Ranges of lost offsets lie in a chunk like batches. When everything before such a range has been returned, it stops the
+cursor or is skipped, as the consumer's `LossPolicy` says.
 
-Fetched bytes stay bytes until somebody wants their records, so prefetching costs memory but no CPU, and what a seek
-throws away was never decoded. The position moves when records are handed out, never when they arrive.
+Fetched bytes are decoded only when records are requested, so prefetching costs memory but no CPU, and a seek discards
+undecoded bytes. The position moves when records are returned, not when they arrive.
 
-`generation` counts seeks and resets: what was fetched for an older one is dropped on arrival.
+`generation` counts seeks and resets: a response to a fetch of an older generation is dropped.
 
 Pure: no clock, no tasks.
 """
@@ -31,14 +31,14 @@ ResetPolicy = Literal["earliest", "latest"]
 
 
 CHUNKS_MAX = 2
-"""Fetched answers held per partition: the one that is being handed out, and the next."""
+"""Maximum fetched chunks per partition: the one being read, and the next."""
 
 
 class Cursor:
-    """A cursor of one assigned partition.
+    """The position in one assigned partition, and its prefetched chunks.
 
-    Either `reset` says where to begin once that is looked up, or `fetch_offset` is where the next fetch begins.
-    `error` is what stopped the fetching; it is raised when the records before it have been handed out.
+    Either `reset` says which offset has to be looked up, or `fetch_offset` is the offset of the next fetch. `error` has
+    stopped the fetching; it is raised after the records before it were returned.
     """
 
     __slots__ = (
@@ -83,7 +83,7 @@ class Cursor:
 
     @property
     def position(self) -> int | None:
-        """The offset of the next record to hand out; None while a reset is being looked up."""
+        """The offset of the next record to return; None while a reset is being looked up."""
         if self._batch is None:
             return self._position
         if self._index == self._count:
@@ -92,23 +92,23 @@ class Cursor:
 
     @property
     def has_position(self) -> bool:
-        """True if it is settled where to read; else only a seek or a reset can tell."""
+        """True if the position is known; otherwise only a seek or a reset provides it."""
         return self.reset is not None or self._position is not None
 
     def seek(self, offset: int) -> None:
-        """Goes on at `offset`; forgets what was fetched."""
+        """Moves the position to `offset`, and drops the prefetched chunks."""
         self.generation += 1
         self._clear(None)
         self._position = self.fetch_offset = offset
 
     def request_reset(self, policy: ResetPolicy) -> None:
-        """Goes on at the partition's beginning or end, once that is looked up; forgets what was fetched."""
+        """Moves the position to the partition's beginning or end, once that is looked up, and drops the prefetched
+        chunks."""
         self.generation += 1
         self._clear(policy)
 
     def resolve_reset(self, generation: int, offset: int) -> bool:
-        """Goes to the offset that was looked up for a reset. Returns False if something newer has been asked for
-        since."""
+        """Moves to the offset looked up for a reset. Returns False if a newer seek or reset was requested meanwhile."""
         if generation != self.generation or self.reset is None:
             return False
         self.reset = None
@@ -119,14 +119,14 @@ class Cursor:
 
     @property
     def wants_more(self) -> bool:
-        """True if the next fetch, or the look-up of a reset, should begin."""
+        """True if the next fetch, or the lookup of a reset, should start."""
         return self.has_position and len(self._chunks) < CHUNKS_MAX and self.error is None and not self.is_paused
 
     def add(self, generation: int, data: Buffer, lost: Sequence[LostRange] = ()) -> bool:
-        """Takes fetched batches in, and the lost ranges that the fetch passed. False if they are not wanted any more,
-        or hold no whole batch.
+        """Adds a fetched chunk, with the lost ranges in it. Returns False if it is of an older generation or contains
+        no whole batch.
 
-        Raises `InvalidBatch` if they cannot be told apart.
+        Raises `InvalidBatch` if the batches cannot be separated.
         """
         if generation != self.generation or self.error is not None:
             return False
@@ -142,7 +142,7 @@ class Cursor:
         return True
 
     def fail(self, generation: int, error: TidelogError) -> None:
-        """Ends the fetching with an error, which is raised when the records before it have been handed out."""
+        """Stops the fetching with an error, which is raised after the records before it were returned."""
         if generation == self.generation:
             self.error = error
 
@@ -150,16 +150,16 @@ class Cursor:
 
     @property
     def is_empty(self) -> bool:
-        """True if there is nothing to hand out without fetching."""
+        """True if nothing can be returned without fetching."""
         return self._index == self._count and not self._chunks
 
     @property
     def has_record(self) -> bool:
-        """True if the batch that is decoded has records left."""
+        """True if the decoded batch has records left."""
         return self._index < self._count
 
     def next_record(self) -> ConsumerRecord | None:
-        """Returns the next record of the batch that is decoded; None if that is used up: `decode` the next one."""
+        """Returns the next record of the decoded batch; None if it has no more: call `decode` for the next batch."""
         index = self._index
         if index == self._count:
             return None
@@ -167,7 +167,7 @@ class Cursor:
         return (self._records or self._all_records())[index]
 
     def take(self, records_max: int) -> list[ConsumerRecord]:
-        """Takes up to `records_max` records of the batch that is decoded; the list is the caller's."""
+        """Removes and returns up to `records_max` records of the decoded batch, as a new list."""
         start = self._index
         if start == 0 and 0 < self._count <= records_max:
             return self.take_batch().records()
@@ -177,7 +177,7 @@ class Cursor:
         return (self._records or self._all_records())[start : self._index]
 
     def take_batch(self) -> ConsumerBatch:
-        """Takes the batch that is decoded, without the records that were handed out before."""
+        """Removes and returns the decoded batch, without its already returned records."""
         assert self._batch is not None
         remaining = self._batch.rest(self._index) if self._index else self._batch
         self._set(None, remaining.next_offset)
@@ -189,10 +189,10 @@ class Cursor:
         return self._records
 
     def decode(self) -> int:
-        """Decodes the next batch that has records from the position on; returns its size in bytes, 0 if there is none.
+        """Decodes the next batch with records at or after the position; returns its size in bytes, 0 if there is none.
 
-        A batch that turns out damaged is never passed over: it becomes this cursor's `error`, what follows it is
-        forgotten, and after the error was raised it is fetched anew. So does a lost range, unless the policy skips it.
+        A damaged batch is never skipped: it becomes the cursor's `error`, chunks after it are dropped, and after the
+        error was raised it is fetched again. So is a lost range, unless the policy skips it.
         """
         while self._index == self._count and self._chunks:
             piece = self._next_piece()
@@ -220,14 +220,14 @@ class Cursor:
         return 0
 
     def take_error(self) -> TidelogError | None:
-        """Takes the error, once everything before it has been handed out; then fetching may begin again."""
+        """Removes and returns the error, once everything before it was returned; fetching may then restart."""
         if self.error is None or not self.is_empty:
             return None
         error, self.error = self.error, None
         return error
 
     def _passes(self, lost: LostRange, position: int) -> bool:
-        """Moves the position behind what is lost, or stops before it."""
+        """Moves the position behind a lost range, or stops before it with an error."""
         if lost.end <= position:
             return True
         try:
@@ -254,7 +254,7 @@ class Cursor:
         self._set(None, None)
 
     def _set(self, batch: ConsumerBatch | None, position: int | None) -> None:
-        """Begins to hand out a batch at `position`, or has none to hand out there."""
+        """Sets the decoded batch and the position in it; None for no batch."""
         self._batch = batch
         self._count = 0 if batch is None else len(batch)
         self._index = 0

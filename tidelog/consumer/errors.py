@@ -1,4 +1,4 @@
-"""Errors that only a member of a group can meet. None of them crosses the wire."""
+"""Errors of consumers in groups. They arise in the client and are never sent over the network."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from tidelog.model.ids import TopicPartition
 
 
 class CommitFailed(TidelogError):
-    """The committed offsets of some partitions were not kept; `refused` says of which, and why. The others' are.
+    """Some partitions' offsets were not committed; `refused` has the partitions and reasons. The other offsets were
+    committed.
 
-    A partition that this consumer does not own any more is read by another one, from the last committed offset that was
-    kept: what was handed out since then comes twice.
+    A partition that this consumer no longer owns is read by another one from the last committed offset: records
+    returned since then are read twice.
     """
 
     code = 40981
@@ -23,13 +24,13 @@ class CommitFailed(TidelogError):
 
 
 class PollIntervalExceeded(TidelogError):
-    """Nothing was asked of the consumer for `max_poll_interval_ms`, so it has left its group, and its partitions are
-    others'. The next call joins again."""
+    """The consumer was not called for `max_poll_interval_ms`, so it left its group and lost its partitions. The next
+    call joins again."""
 
     code = 40982
 
 
 class GroupNeeded(TidelogError):
-    """Only a consumer that was given a `group` can do this."""
+    """The call needs a consumer with a `group_id`."""
 
     code = 40983

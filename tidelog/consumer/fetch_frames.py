@@ -1,6 +1,6 @@
-"""Fetches from a partition in frames: by Fetch of Kafka's protocol, with what HTTP tells in headers.
+"""Fetches from a partition by Kafka's Fetch request, with the same results as over HTTP.
 
-A broker that takes no frames, or does not lead the partition, has the fetch by HTTP, which forwards it.
+If the broker has no usable Kafka listener or is not the leader, the fetch uses HTTP, where brokers forward.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ INT32_MAX: Final = (1 << 31) - 1
 
 
 async def fetch_in_frames(session: RecordSession, address: str, wanted: Wanted) -> FetchAnswer | None:
-    """Returns None where HTTP is to be asked. Raises what went wrong."""
+    """Fetches from one partition by Kafka's protocol. Returns None if HTTP has to be used instead. Raises the error of
+    the fetch."""
     if not session.has_frames(address):
         return None
     bytes_max = min(wanted.bytes_max, INT32_MAX)
@@ -50,7 +51,7 @@ async def fetch_in_frames(session: RecordSession, address: str, wanted: Wanted) 
 
 
 def parse_fetched(fetched: Fetched) -> FetchAnswer | TidelogError:
-    """Returns the records of an answer, or the error that it tells."""
+    """Returns the records of a Fetch response, or its error."""
     result = fetched.told
     if result.tag is None:
         return (

@@ -1,13 +1,13 @@
-"""The consumer's loops: one per assigned partition, each with one fetch under way, ahead of what is read.
+"""The consumer's fetch loops: one task per assigned partition, each with one fetch in flight ahead of the position.
 
-A fetch is a long poll at the partition's leader: it is answered as soon as there is data. When it returns, the next
-one begins while its records are handed out; it stops while two answers wait to be read, which bounds the memory.
+A fetch is a long poll at the partition's leader: it returns as soon as there is data. Then the next fetch starts while
+the records are returned to the caller; it pauses while two responses are unread, which bounds the memory.
 
-More than `POLLS_MAX` partitions take turns, with shorter polls, so that a consumer of a thousand partitions holds no
-thousand connections and still looks at each about once per `fetch_max_wait_ms`.
+More than `POLLS_MAX` partitions take turns, with shorter polls, so that a consumer of a thousand partitions does not
+hold a thousand connections and still polls each about once per `fetch_max_wait_ms`.
 
-What may pass by itself (a leader that moves, a broker that restarts) is retried for ever, with backoff. What will not
-(a topic that was deleted, a damaged batch) becomes the cursor's error and waits until it was raised to the caller.
+Transient errors (a leader change, a restarting broker) are retried indefinitely, with backoff. Lasting errors (a
+deleted topic, a damaged batch) become the cursor's error, and fetching pauses until it was raised to the caller.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ POLLS_MAX = 32
 
 
 class Fetcher:
-    """Owns a task per cursor. `on_news` is called whenever a cursor has records or an error to hand out."""
+    """Owns a task per cursor. `on_news` is called whenever a cursor has new records or an error."""
 
     def __init__(self, session: RecordSession, options: FetchOptions, on_news: Callable[[], None]) -> None:
         self._session = session
@@ -46,13 +46,13 @@ class Fetcher:
         self._ending: list[asyncio.Task[None]] = []
         self._wanted: dict[Cursor, asyncio.Event] = {}
         self.failure: BaseException | None = None
-        """The unexpected error that ended a task: a bug, which is raised to the caller. None if there was none."""
+        """The unexpected exception that ended a task, a bug, to be raised to the caller. None if there was none."""
 
     # -- tasks ---------------------------------------------------------------------------------------------------
 
     def begin(self, cursor: Cursor) -> None:
-        """Starts fetching for a cursor. After a seek a fetch from the old position may still wait at the broker: it is
-        cancelled, and the new one begins at once."""
+        """Starts fetching for a cursor. After a seek the fetch from the former position is cancelled, and the new one
+        starts at once."""
         self.end(cursor)
         self._wanted[cursor] = asyncio.Event()
         task = self._tasks[cursor] = asyncio.get_running_loop().create_task(self._run(cursor))
@@ -74,13 +74,13 @@ class Fetcher:
             self._on_news()
 
     def wake(self, cursor: Cursor) -> None:
-        """Tells the task of a cursor that it may fetch again: records were taken from the cursor, or it was resumed."""
+        """Lets the task of a cursor fetch again, after records were taken from the cursor or it was resumed."""
         may_want = self._wanted.get(cursor)
         if may_want is not None:
             may_want.set()
 
     async def close(self) -> None:
-        """Stops all tasks."""
+        """Cancels all tasks."""
         for cursor in list(self._tasks):
             self.end(cursor)
         await asyncio.gather(*self._ending, return_exceptions=True)
@@ -106,7 +106,7 @@ class Fetcher:
                 await self._recover(cursor, generation, error, backoff)
 
     async def _fetch(self, cursor: Cursor, generation: int) -> None:
-        """Fetches once for a cursor. Raises the error that the fetch failed with."""
+        """Performs one fetch for a cursor. Raises the error of the fetch."""
         topic, partition = cursor.partition
         options = self._options
         await self._session.topic(topic)  # from the cache, nearly always
@@ -149,8 +149,8 @@ class Fetcher:
             self._session.note_leader_epoch(*cursor.partition, answer.leader_epoch)
 
     async def _recover(self, cursor: Cursor, generation: int, error: TidelogError, backoff: Backoff) -> None:
-        """Deals with an error of a fetch. Out of range: resets the cursor. Lasting: has the caller get it. Else, waits
-        and looks for the leader."""
+        """Handles an error of a fetch. Out of range: resets the cursor. Lasting: stops the cursor with the error.
+        Otherwise waits and refreshes the metadata."""
         if isinstance(error, OffsetOutOfRange) and self._options.reset is not None:
             logger.warning("%s: %s; going on from the %s offset", cursor.partition, error.message, self._options.reset)
             cursor.request_reset(self._options.reset)
@@ -171,7 +171,7 @@ class Fetcher:
     # -- resets --------------------------------------------------------------------------------------------------
 
     async def resolve(self, cursors: Sequence[Cursor]) -> None:
-        """Looks up where cursors that wait for a reset begin, all in one request. Raises the first error."""
+        """Looks up the start offsets of cursors with a pending reset, in one request. Raises the first error."""
         resetting = [(cursor, cursor.generation) for cursor in cursors if cursor.reset is not None]
         queries = [OffsetQuery(*cursor.partition) for cursor, _ in resetting]
         for (cursor, generation), offsets in zip(

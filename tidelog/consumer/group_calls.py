@@ -1,7 +1,8 @@
-"""The three requests of the group protocol, sent to the group's coordinator, or to any broker, which passes them on.
+"""The three requests of the consumer group protocol, sent to the group's coordinator, or to any broker, which forwards
+them.
 
-Who the coordinator is stands in the answers to heartbeats. A coordinator that cannot be reached at the address that it
-advertises is left to the other brokers, until it is another one.
+Heartbeat responses name the coordinator. A coordinator that is unreachable at its advertised address is avoided in
+favour of forwarding, until another one is named.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ _BEATEN: Final = msgspec.json.Decoder(HeartbeatAnswer)
 _KEPT: Final = msgspec.json.Decoder(CommitAnswer)
 _FOUND: Final = msgspec.json.Decoder(OffsetsAnswer)
 _NOT_SENT: Final = ("group", "client_host")
-"""The one is in the path, and the other is for the broker to see."""
+"""Fields that are not in the request's body: the group is in the path, and the broker determines the client's host."""
 
 
 class GroupCalls:
-    """Requests about one group."""
+    """The requests about one group."""
 
     def __init__(self, session: ClusterSession, group: str) -> None:
         self._session = session
@@ -43,7 +44,8 @@ class GroupCalls:
         self._out_of_reach = NO_NODE
 
     async def heartbeat(self, heartbeat: Heartbeat, patience_s: float) -> HeartbeatAnswer:
-        """Sends a heartbeat once; the answer may take `patience_s` longer than the heartbeat asks it to wait."""
+        """Sends one heartbeat, without retries; the response may take `patience_s` longer than the wait that the
+        heartbeat requests."""
         timeout_s = heartbeat.wait_ms / 1000 + patience_s
         address = self._session.broker(self._coordinator)
         target = f"{self._path}/heartbeat?timeout_ms={int(timeout_s * 1000)}"
@@ -73,11 +75,11 @@ class GroupCalls:
             raise error
 
     async def commit(self, request: CommitOffsets) -> CommitAnswer:
-        """Commits offsets; tried until the session's request timeout has passed, since a commit may be repeated."""
+        """Commits offsets; retried until the session's request timeout, since a commit is idempotent."""
         return decode_answer(_KEPT, await self._call("/offsets", request))
 
     async def fetch(self, request: FetchOffsets) -> OffsetsAnswer:
-        """Fetches committed offsets; tried until the session's request timeout has passed, as `commit` is."""
+        """Fetches committed offsets; retried until the session's request timeout."""
         return decode_answer(_FOUND, await self._call("/offsets:fetch", request))
 
     async def _call(self, path: str, request: GroupRequest) -> bytes:

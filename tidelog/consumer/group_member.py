@@ -1,11 +1,11 @@
-"""The task that keeps a consumer in its group: one heartbeat after the other, each a long poll.
+"""`GroupMember`: the task that keeps a consumer in its group by successive heartbeats, each a long poll.
 
-What is to be said and when, and what follows from the answers, is `Membership`'s. Here are the clock, the requests and
-the new names; and the promise that somebody who asks nothing of the consumer for `max_poll_interval_ms` is not in the
-way of the others: then it leaves, and the next call is told.
+`Membership` decides the content and time of heartbeats and the effect of the responses. This module adds the clock, the
+requests and new member ids. It also enforces `max_poll_interval_ms`: a consumer that is not called for so long leaves
+the group, and the next call raises an error.
 
-Brokers that die are gone around; an error that passes is waited out for ever. One that does not ends the task and
-comes out of the next call; the call after that joins anew.
+Failed brokers are bypassed; transient errors are retried indefinitely. A lasting error ends the task and is raised by
+the next call; the call after that joins again.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from tidelog.transport.session import ClusterSession
 logger = logging.getLogger(__name__)
 
 PATIENCE_SHARE: Final = 0.2
-"""How much of its session a member waits for an answer that is due, before it asks another broker."""
+"""Fraction of the session timeout to wait for a due response before another broker is asked."""
 FAREWELL_S: Final = 5.0
 ID_BYTES: Final = 16
 SHOWN_MAX: Final = 8
-"""Partitions in a line of the log."""
+"""Maximum partitions in a log line."""
 
 
 class GroupMember:
-    """A member of a group, from `start` to `stop`, perhaps several times; each time under a new id."""
+    """The member of a group, from `start` to `stop`, possibly several times; each time with a new member id."""
 
     def __init__(
         self,
@@ -66,28 +66,29 @@ class GroupMember:
         self._task: asyncio.Task[None] | None = None
         self._is_wanted = asyncio.Event()
         self._interval_s = options.session_timeout_ms / 3000
-        """How long a poll lasts: until the first answer, the longest that any coordinator would ask for."""
+        """Seconds that a heartbeat's long poll lasts: before the first response, the longest that any coordinator asks
+        for."""
         self._calls_now = 0
         self._asked_s = 0.0
         self._lost: dict[TopicPartition, None] = {}
         self._error: TidelogError | None = None
         self.failure: BaseException | None = None
-        """The error that the task should never die of, and did: a bug, which the caller must see."""
+        """The unexpected exception that ended the task, a bug, to be raised to the caller."""
 
     # -- life ----------------------------------------------------------------------------------------------------
 
     @property
     def is_subscribed(self) -> bool:
-        """True from `start` to `stop`, whether it is in the group at the moment or not."""
+        """True from `start` to `stop`, in or out of the group."""
         return self._task is not None
 
     @property
     def is_running(self) -> bool:
-        """False before `start`, after `stop`, and after an error that has to be told first."""
+        """True while the task runs: not before `start`, after `stop`, or after an error that has to be raised first."""
         return self._task is not None and not self._task.done()
 
     def start(self, topics: Sequence[str], pattern: str) -> None:
-        """Joins with this subscription; or says that it has changed, if it is there already."""
+        """Joins with this subscription; changes the subscription if already started."""
         if not self.is_running:
             self._asked_s = self._now_s()
         self._cancel()
@@ -99,7 +100,7 @@ class GroupMember:
         self._task.add_done_callback(self._ended)
 
     async def stop(self) -> None:
-        """Leaves. Idempotent; nothing that it owned may be handed out any more."""
+        """Leaves the group. Idempotent; no records of its partitions may be returned afterwards."""
         task, last = self._task, self.membership.leave()
         self._cancel()
         self._lost.clear()
@@ -109,7 +110,7 @@ class GroupMember:
         await self._say_farewell(last)
 
     def hurry(self) -> None:
-        """Has the next heartbeat sent at once, since there is something to say."""
+        """Sends the next heartbeat at once."""
         self._is_wanted.set()
 
     def _cancel(self) -> None:
@@ -131,26 +132,26 @@ class GroupMember:
     # -- what the consumer's calls say and see ---------------------------------------------------------------------
 
     def call_began(self) -> None:
-        """Notes that somebody asks for records: all is well for as long as that lasts."""
+        """Notes the start of a call for records; the poll interval does not run during calls."""
         self._calls_now += 1
 
     def call_ended(self) -> None:
-        """Notes that a call has ended: from here on `max_poll_interval_ms` counts."""
+        """Notes the end of a call: `max_poll_interval_ms` counts from here."""
         self._calls_now -= 1
         self._asked_s = self._now_s()
 
     @property
     def has_lost(self) -> bool:
-        """True if there is something to `take_lost`, or an error to tell."""
+        """True if there are lost partitions or an error to report."""
         return bool(self._lost) or self._error is not None
 
     def take_lost(self) -> list[TopicPartition]:
-        """Returns the partitions that became another's since the last call, sorted."""
+        """Returns the partitions that were lost to other members since the last call, sorted."""
         lost, self._lost = sorted(self._lost), {}
         return lost
 
     def take_error(self) -> TidelogError | None:
-        """Returns the error that ended the membership, once; None if none did."""
+        """Returns the error that ended the membership, once; None if there is none."""
         error, self._error = self._error, None
         return error
 
@@ -181,7 +182,7 @@ class GroupMember:
 
     @property
     def _idle_end_s(self) -> float:
-        """The time at which the caller counts as gone (loop time, s)."""
+        """The time at which `max_poll_interval_ms` ends (event loop time, s)."""
         return math.inf if self._calls_now else self._asked_s + self._options.max_poll_interval_ms / 1000
 
     async def _beat(self) -> None:
@@ -223,7 +224,7 @@ class GroupMember:
         await self._say_farewell(last)
 
     async def _say_farewell(self, last: Heartbeat | None) -> None:
-        """Sends the last heartbeat, once. If it is not heard, the session ends by itself."""
+        """Sends the leave heartbeat, once. If it fails, the session expires by itself."""
         if last is not None:
             with suppress(TidelogError):
                 await self._calls.heartbeat(last, FAREWELL_S)

@@ -1,7 +1,7 @@
-"""The conduct of a consumer where records are lost, and an operator has accepted that: `on_loss`.
+"""The consumer's policy for lost records that an operator has given up: `on_loss`.
 
-It fails before it hands out anything that lies behind them, so that no program misses records without having said that
-it may; or it skips them, says so in the log, once for each range, and remembers it for whoever asks.
+With `fail` an error is raised before any record behind them is returned, so that no program misses records without its
+consent. With `skip` they are skipped, logged once per range, and listed.
 """
 
 from __future__ import annotations
@@ -16,16 +16,15 @@ logger = logging.getLogger(__name__)
 
 
 class LossPolicy:
-    """The rule of one consumer, for all its partitions, and what it has skipped."""
+    """The `on_loss` policy of one consumer for all its partitions, and the ranges that it has skipped."""
 
     def __init__(self, *, skips: bool) -> None:
         self._skips = skips
         self._starts: dict[tuple[TopicPartition, int], int] = {}
-        """The start of each skipped range, by partition and end; the cluster bounds how many there are."""
+        """The start of each skipped range, by partition and end; the cluster bounds their number."""
 
     def meet(self, partition: TopicPartition, lost: LostRange) -> None:
-        """Passes a range whose records are lost, when everything before it has been handed out. Raises `RecordsLost`
-        unless it is to be skipped."""
+        """Handles a lost range that the position has reached. Raises `RecordsLost` unless the policy is to skip."""
         if not self._skips:
             raise RecordsLost(
                 f"{partition}: the records at offsets {lost} are lost, and that was accepted; seek to {lost.end} to go "
@@ -39,7 +38,7 @@ class LossPolicy:
         self._starts[partition, lost.end] = lost.start if known_start is None else min(known_start, lost.start)
 
     def skipped(self) -> dict[TopicPartition, list[LostRange]]:
-        """Returns the ranges that were skipped, sorted, by partition."""
+        """Returns the skipped ranges by partition, sorted."""
         ranges: dict[TopicPartition, list[LostRange]] = {}
         for (partition, end), start in sorted(self._starts.items()):
             ranges.setdefault(partition, []).append(LostRange(start, end))

@@ -1,30 +1,32 @@
-"""A member of a consumer group: its next heartbeat to the coordinator, and what the answer changes (KIP-848).
+"""The member's side of the consumer group protocol (KIP-848): the next heartbeat, and the effect of its response.
 
     heartbeat() -> Heartbeat   ...sent...   answered() -> Changes(revoked, assigned)
                                             failed()   -> Changes(lost)
 
-The coordinator tells what the member *may own*. What is new there, the member owns from that answer on, and begins to
-read. What is not there any more, it owns until it says otherwise: it hands out nothing more, finishes what it has
-handed out, commits, and then calls `gave_up`; the next heartbeat says so, and only then is the partition another's.
+The coordinator's response lists what the member *may own*. It owns new partitions from that response on, and starts to
+read them. A partition that is no longer listed remains its own until it confirms: it returns no more records, finishes
+processing, commits, and then calls `gave_up`; the next heartbeat reports this, and only then is the partition assigned
+to another member.
 
-**The lease.** A coordinator that hears nothing of a member for its session, or waits for its partitions for the
-rebalance timeout, expels it and gives its partitions away. The member cannot be told, so it must know by itself:
-`may_deliver` ends before the coordinator could have acted.
+**The lease.** A coordinator expels a member after a session timeout without heartbeats, or a rebalance timeout without
+the requested revocations, and reassigns its partitions. An unreachable member has to notice by itself: `may_deliver`
+ends before the coordinator could have acted.
 
-- Silence. The coordinator counts the session from when it *received* a heartbeat, which is not before that was sent.
-  So the lease is counted from when the last heartbeat that was answered was sent.
-- Partitions that are not given up. The coordinator began to wait not before it answered that the member may keep all
-  it owns, thus not before that heartbeat was sent. `_clean_s` is that moment. It must have counted what the member
-  owns: what is said with an epoch of the past is not, nor by a join that is repeated, nor what is not said.
+- Session. The coordinator counts from when it *received* a heartbeat, which is not before it was sent. So the lease
+  counts from the sending of the last heartbeat that was answered.
+- Revocation. The coordinator started to wait not before it responded that the member may keep all it owns, so not
+  before that heartbeat was sent. `_clean_s` is that time. Heartbeats that do not state the owned partitions do not
+  count: those of an old epoch, and repeated joins.
 
-Both periods are shortened to `LEASE_SHARE`: two clocks may differ in rate by that much. Then no two members ever hand
-out records of one partition at the same time, whatever is lost or late. A lease that ran out and is renewed by an
-answer is as good as before: whoever is still a member has owned its partitions all the time.
+Both periods are shortened to the fraction `LEASE_SHARE`, a tolerance for clocks of different rates. So no two members
+return records of one partition at the same time, whatever is lost or late. A lease that expired and is renewed by a
+response is as good as before: a member that was not expelled has owned its partitions all the time.
 
-**Lost answers.** One heartbeat is under way at a time. After one that was not answered the next says what is owned and
-nothing new: a coordinator that is an epoch ahead tells it again, and obeys nobody who speaks with the epoch before.
+**Lost responses.** One heartbeat is in flight at a time. After one without a response, the next one reports the owned
+partitions and nothing new: a coordinator that is an epoch ahead repeats its assignment, and rejects changes from a
+member at the epoch before.
 
-Pure: the time is an argument (any monotonic clock, in seconds), and ids are drawn by the caller.
+Pure: the time is an argument (any monotonic clock, in seconds), and the caller draws the member ids.
 """
 
 from __future__ import annotations
@@ -51,30 +53,31 @@ from tidelog.model.groups import (
 from tidelog.model.ids import TopicPartition
 
 LEASE_SHARE: Final = 0.9
-"""How much of the coordinator's patience a member relies on."""
+"""Fraction of the coordinator's timeouts that a member relies on."""
 SESSION_TIMEOUT_MS: Final = 45_000
 EXPELLED: Final = (UnknownMember, FencedMember)
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """The changes that an answer makes, sorted. Nothing of `revoked` and `lost` may be handed out any more."""
+    """The changes of a response to the assignment, sorted. No more records of `revoked` and `lost` may be returned."""
 
     revoked: tuple[TopicPartition, ...] = ()
-    """Owned until `gave_up`: what was handed out may be finished, and committed."""
+    """Owned until `gave_up`: processing may be finished and offsets committed."""
     assigned: tuple[TopicPartition, ...] = ()
-    """Owned from now on; begin at the group's committed offsets."""
+    """Newly owned; to be read from the group's committed offsets."""
     lost: tuple[TopicPartition, ...] = ()
-    """Not owned any more, and perhaps another's already: nothing of them can be committed."""
+    """No longer owned, possibly owned by another member: offsets can no longer be committed."""
 
     def __bool__(self) -> bool:
         return bool(self.revoked or self.assigned or self.lost)
 
 
 class Membership:
-    """A member's side of the protocol; `member_id` was drawn by the caller, and is used by nobody else ever.
+    """A member's state in the group protocol. `member_id` is a unique id drawn by the caller.
 
-    `pattern` is "" for none; an `instance_id` makes the member static; `session_timeout_ms` None is the coordinator's.
+    `pattern` is "" for none; an `instance_id` makes the member static; a `session_timeout_ms` of None uses the
+    coordinator's.
     """
 
     def __init__(
@@ -105,37 +108,37 @@ class Membership:
         self.member_id = member_id
         self.member_epoch = JOIN
         self.is_out = False
-        """True after the group was left, or has expelled the member: `rejoin` under a new id, or be done."""
+        """True after the member left the group or was expelled: call `rejoin` with a new id, or stop."""
         self._owned: frozenset[TopicPartition] = frozenset()
         self._target: frozenset[TopicPartition] = frozenset()
-        """All that it may own, as of the last answer."""
+        """The partitions that the member may own, by the last response."""
         self._confirmed: frozenset[TopicPartition] | None = None
-        """The partitions that the coordinator knows that we own; None if that must be said."""
+        """The owned partitions that the coordinator knows of; None if the next heartbeat has to report them."""
         self._sequence = 0
         self._is_subscription_due = False
         self._sent_subscription: tuple[tuple[str, ...], str] | None = None
         self._is_waiting = False
-        """True while a heartbeat is not answered: then nobody knows whether the coordinator has heard it."""
+        """True while a heartbeat is unanswered, so that it is unknown whether the coordinator received it."""
         self._is_polling = self._is_first = False
         self._sent: Heartbeat | None = None
-        """The last heartbeat; None before the first."""
+        """The last heartbeat sent; None before the first."""
         self._sent_owned: frozenset[TopicPartition] = frozenset()
         self._sent_s = -math.inf
         self._heard_s = -math.inf
-        """When the last heartbeat that was answered was sent."""
+        """The sending time of the last answered heartbeat (s)."""
         self._clean_s = -math.inf
-        """When the last heartbeat was sent whose answer left it all that it owned."""
+        """The sending time of the last heartbeat whose response revoked nothing (s)."""
         self._session_s = 0.0
         self._refused_s: float | None = None
-        """Since when another one has our `instance_id`."""
+        """The time since which another member has had our `instance_id` (s); None if none has."""
         self.due_s = -math.inf
-        """When the next heartbeat should be sent: not later, and not earlier either."""
+        """The time at which the next heartbeat is due (s)."""
 
     # -- what it has ---------------------------------------------------------------------------------------------
 
     @property
     def owned(self) -> list[TopicPartition]:
-        """Returns the partitions that nobody else can own now, `revoked` that was not given up included; sorted."""
+        """Returns the owned partitions, including revoked ones that were not given up; sorted."""
         return sorted(self._owned)
 
     @property
@@ -144,12 +147,12 @@ class Membership:
         return sorted(self._owned - self._target)
 
     def may_deliver(self, now_s: float) -> bool:
-        """Returns True while it is certain that nobody else owns what this member owns."""
+        """Returns True while certainly no other member owns this member's partitions."""
         return now_s < self.lease_end_s
 
     @property
     def lease_end_s(self) -> float:
-        """The time until which it `may_deliver` without being heard again (s)."""
+        """The time at which `may_deliver` ends without a further response (s)."""
         if self.member_epoch <= JOIN:
             return -math.inf
         patience_s = LEASE_SHARE * self._rebalance_timeout_ms / 1000
@@ -158,9 +161,9 @@ class Membership:
     # -- heartbeats ----------------------------------------------------------------------------------------------
 
     def heartbeat(self, now_s: float, wait_ms: int = 0) -> Heartbeat:
-        """Returns the heartbeat to send now. The answer may wait for news up to `wait_ms`, unless there is something to
-        give up, which is news of its own; and for a third of the rebalance timeout, or the lease would run out
-        meanwhile."""
+        """Returns the heartbeat to send now. The coordinator may delay its response by up to `wait_ms`, but responds at
+        once while partitions have to be given up; the wait is also bounded by a third of the rebalance timeout, or the
+        lease would expire meanwhile."""
         assert not self.is_out, "out of the group: `rejoin` first"
         says_all = self.member_epoch == JOIN
         says_subscription = says_all or (self._is_subscription_due and not self._is_waiting)
@@ -190,7 +193,7 @@ class Membership:
         return self._sent
 
     def answered(self, answer: HeartbeatAnswer, sent_s: float) -> Changes:
-        """Takes the answer to the heartbeat that was sent at `sent_s`, and returns what it changes."""
+        """Handles the response to the heartbeat sent at `sent_s`, and returns the changes."""
         if not self._is_waiting or sent_s != self._sent_s:
             return Changes()  # to a heartbeat that was given up for lost
         assert answer.member_id == self.member_id and answer.member_epoch > JOIN
@@ -221,8 +224,8 @@ class Membership:
         return Changes(revoked=tuple(sorted(revoked)), assigned=tuple(sorted(assigned)))
 
     def _next_s(self, interval_s: float, *, has_news: bool) -> float:
-        """Returns when the next heartbeat is due: at once if there is something to say or to wait for, else an interval
-        later, however early answers come."""
+        """Returns the time at which the next heartbeat is due: at once if there is something to report or await, else
+        an interval later, however early responses arrive."""
         assert self._sent is not None
         if self._owned != self._sent_owned or self._is_subscription_due:
             return -math.inf
@@ -233,11 +236,10 @@ class Membership:
         return self._sent_s + min(interval_s, self._sent.wait_ms / 1000)
 
     def failed(self, error: TidelogError, now_s: float) -> Changes:
-        """Takes the failure of the heartbeat under way. Either it is to be sent again, after a pause; or the membership
-        is over (`is_out`): after `UnknownMember` and `FencedMember` the member joins anew, after others the error is
-        lasting.
+        """Handles the failure of the heartbeat in flight. Either it is repeated after a pause, or the membership has
+        ended (`is_out`): after `UnknownMember` and `FencedMember` the member joins again, other errors are lasting.
 
-        `InstanceIdInUse` passes when the session of a predecessor that has crashed is over: so long it is waited for.
+        `InstanceIdInUse` ends when the session of a crashed predecessor expires, so it is retried for that long.
         """
         is_expelled = isinstance(error, EXPELLED)
         is_lasting = error.definite and not error.retriable
@@ -256,20 +258,20 @@ class Membership:
     # -- what the member does ------------------------------------------------------------------------------------
 
     def subscribe(self, topics: Iterable[str] = (), pattern: str = "") -> None:
-        """Wants these topics instead, and says so at once. Topics that do not exist are waited for."""
+        """Replaces the subscription, and makes a heartbeat due at once. Topics that do not exist are awaited."""
         self._topics, self._pattern = tuple(sorted(set(topics))), pattern
         self._is_subscription_due = True
         self.due_s = -math.inf
 
     def gave_up(self, partitions: Iterable[TopicPartition]) -> None:
-        """Gives partitions up: nothing of them is handed out or committed any more, and whoever is next may have
-        them."""
+        """Gives up partitions: none of their records is returned or committed afterwards, and they may be
+        reassigned."""
         self._owned -= frozenset(partitions)
         self.due_s = -math.inf
 
     def leave(self) -> Heartbeat | None:
-        """Returns the last heartbeat, None if there was no first one; owns nothing from now on. A static member's
-        partitions are kept for as long as its session. If it is lost, the session ends by itself."""
+        """Returns the leave heartbeat, None if the member never joined; the member owns nothing afterwards. A static
+        member's partitions stay reserved for its session. If the heartbeat is lost, the session expires by itself."""
         was_there = self._sent is not None and not self.is_out
         self._end()
         if not was_there:
@@ -278,7 +280,7 @@ class Membership:
         return Heartbeat(group=self.group, member_id=self.member_id, member_epoch=epoch, instance_id=self.instance_id)
 
     def rejoin(self, member_id: str) -> None:
-        """Begins anew as another member."""
+        """Starts again as a new member."""
         assert self.is_out, "`leave` first"
         self._begin(member_id)
 
@@ -289,7 +291,8 @@ class Membership:
     # -- committed offsets --------------------------------------------------------------------------------------------
 
     def commit(self, offsets: Sequence[CommittedOffset]) -> CommitOffsets:
-        """Returns a commit of this member, later than those before it. It may be repeated as it is."""
+        """Returns an offset commit request of this member, with a higher number than its earlier ones. It may be
+        repeated unchanged."""
         assert self.member_epoch > JOIN, "only a member commits as one"
         self._sequence += 1
         epoch, sequence, offsets = self.member_epoch, self._sequence, tuple(offsets)
@@ -298,7 +301,7 @@ class Membership:
         )
 
     def fetch(self, partitions: tuple[TopicPartitions, ...]) -> FetchOffsets:
-        """Asks for the group's committed offsets in what this member owns."""
+        """Returns a request for the group's committed offsets of partitions that this member owns."""
         epoch = self.member_epoch
         return FetchOffsets(group=self.group, member_id=self.member_id, member_epoch=epoch, partitions=partitions)
 

@@ -1,4 +1,4 @@
-"""A consumer's settings, checked once. Names, defaults and meanings are Kafka's unless the text says otherwise."""
+"""The validated settings of a consumer. Names, defaults and meanings are Kafka's, unless stated otherwise."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tidelog.model.lost_ranges import LostRange
 from tidelog.model.ports import Buffer
 
 FETCH_BYTES_MIN = 16 << 10
-"""However many partitions share the buffer, a fetch is not smaller."""
+"""Minimum bytes of a fetch, however many partitions share the buffer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchOptions:
-    """The settings of fetching; `reset` says where to go when there is no valid position, None raises an error."""
+    """The fetch settings. `reset` is the position to use when there is no valid one; None raises an error."""
 
     reset: ResetPolicy | None
     bytes_max: int
@@ -26,7 +26,7 @@ class FetchOptions:
     buffer_bytes: int
     wait_ms: int
     waits_for_topics: bool = False
-    """True if a topic that is gone may pass: a group takes its partitions away by itself."""
+    """True if a missing topic is a transient error: in a group, the coordinator revokes its partitions."""
 
     def __post_init__(self) -> None:
         if self.bytes_max < 1 or self.buffer_bytes < 1:
@@ -35,12 +35,12 @@ class FetchOptions:
             raise InvalidRequest("fetch_min_bytes and fetch_max_wait_ms must not be negative")
 
     def bytes_max_of(self, partitions: int) -> int:
-        """Returns the size of one fetch, in bytes, where so many partitions share the buffer."""
+        """Returns the maximum bytes of one fetch when `partitions` share the buffer."""
         return max(FETCH_BYTES_MIN, min(self.bytes_max, self.buffer_bytes // (CHUNKS_MAX * partitions)))
 
 
 class FetchAnswer(NamedTuple):
-    """The records that one fetch found, and the partition's high watermark and leader epoch."""
+    """The records of one fetch, and the partition's high watermark and leader epoch."""
 
     records: Buffer
     lost: Sequence[LostRange]
@@ -49,7 +49,7 @@ class FetchAnswer(NamedTuple):
 
 
 def parse_reset(name: str) -> ResetPolicy | None:
-    """Returns the policy that `auto_offset_reset` names; None for `none`."""
+    """Returns the parsed `auto_offset_reset`; None for `none`."""
     policies: dict[str, ResetPolicy | None] = {"latest": "latest", "earliest": "earliest", "none": None}
     if name not in policies:
         raise InvalidRequest(f"auto_offset_reset must be latest, earliest or none, not {name!r}")
@@ -57,7 +57,7 @@ def parse_reset(name: str) -> ResetPolicy | None:
 
 
 def parse_on_loss(name: str) -> bool:
-    """Returns True if `on_loss` says to skip what is lost."""
+    """Returns True if `on_loss` is `skip`."""
     if name not in ("fail", "skip"):
         raise InvalidRequest(f"on_loss must be fail or skip, not {name!r}")
     return name == "skip"
@@ -65,7 +65,7 @@ def parse_on_loss(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOptions:
-    """The settings of a consumer's part in its group."""
+    """The settings of a consumer's group membership."""
 
     group: str
     instance_id: str | None
@@ -75,7 +75,7 @@ class GroupOptions:
     session_timeout_ms: int
     max_poll_interval_ms: int
     auto_commit_interval_ms: int | None
-    """None if commits are left to the program."""
+    """Milliseconds between automatic commits; None if only the program commits."""
 
     def __post_init__(self) -> None:
         check_group_name(self.group)

@@ -1,10 +1,10 @@
-"""Reading assigned partitions: what `Consumer` does whoever assigns them, its program, its topics or its group.
+"""`PartitionReader`: the reading of assigned partitions, whether the program, its topics or its group assigns them.
 
-Records are fetched ahead by the fetcher's tasks and decoded when they are asked for, one batch at a time. Everything
-runs in one event loop. A call that is cancelled has handed out nothing: positions move only with what is returned.
+Records are prefetched by the fetcher's tasks and decoded on request, one batch at a time. Everything runs in one event
+loop. A cancelled call has returned nothing: positions move only with returned records.
 
-In a group, whatever is handed out passes `ConsumerGroup.is_ready` first, which rebalances; and what was handed out is
-remembered until the next call, since until then the caller may be at work on it.
+In a group, each call first goes through `ConsumerGroup.is_ready`, which rebalances. The returned records are remembered
+until the next call, since the caller may be processing them until then.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from tidelog.transport.offsets import OffsetQuery, PartitionOffsets, wait_for_of
 T = TypeVar("T")
 
 HANDOUT_BYTES = 256 << 10
-"""A `getmany` without `max_records` decodes no more than about this: some three milliseconds of the event loop. More at
-once is not faster, since the records outlive more rounds of the garbage collector."""
+"""Approximate bytes that a `getmany` without `max_records` decodes: some three milliseconds of the event loop. More
+would not be faster, since the records would survive more rounds of the garbage collector."""
 
 
 class PartitionReader:
-    """Hands out the records of the assigned partitions, and knows where it is in each."""
+    """Returns the records of the assigned partitions, and keeps the position in each."""
 
     def __init__(self, session: RecordSession, options: FetchOptions, *, check_crcs: bool, skips_losses: bool) -> None:
         self._session = session
@@ -46,35 +46,34 @@ class PartitionReader:
         self._fetcher = Fetcher(session, options, self._news.set)
         self._group: ConsumerGroup | None = None
         self._current: Cursor | None = None
-        """The cursor whose decoded batch `getone` is walking through."""
+        """The cursor whose decoded batch `getone` is reading."""
         self._handed_out: ConsumerRecord | Mapping[TopicPartition, int] | None = None
-        """The record that the caller has in hand, in a group; or the offset where the records of each partition
-        begin."""
+        """In a group: the last returned record, or the first returned offset of each partition."""
         self._is_open = False
 
     # -- reading -------------------------------------------------------------------------------------------------
 
     async def getone(self, *partitions: TopicPartition) -> ConsumerRecord:
-        """Returns the next record, of these partitions or of all; waits until there is one.
+        """Returns the next record of these partitions, or of all; waits until there is one.
 
-        Raises what stopped a partition: `DamagedBatch`, `RecordsLost`, `OffsetOutOfRange`, ... Asking again tries
-        again; `seek` to go around it.
+        Raises the error that stopped a partition: `DamagedBatch`, `RecordsLost`, `OffsetOutOfRange`, ... The next call
+        tries again; `seek` skips the failing offset.
         """
         if not partitions and (record := self._next_of_current()) is not None:
             return record
         return await self._next(self._first, partitions)
 
     async def getbatch(self, *partitions: TopicPartition) -> ConsumerBatch:
-        """Returns the records of the next batch, of these partitions or of all, without an object for each; waits until
-        there is one.
+        """Returns the next batch of these partitions, or of all, without an object per record; waits until there is
+        one.
 
-        A batch is what a producer sent as one; of the first, the records before the position are left out. Positions,
-        commits, and what is raised are as with `getone`: the batch is handed out as a whole.
+        A batch contains the records that a producer sent together; records before the position are left out. Positions,
+        commits and errors are those of `getone`, for the batch as a whole.
         """
         return await self._next(self._first_batch, partitions)
 
     async def batches(self, *partitions: TopicPartition) -> AsyncIterator[ConsumerBatch]:
-        """Yields what `getbatch` returns, until the consumer is closed."""
+        """Yields the batches that `getbatch` returns, until the consumer is closed."""
         while True:
             try:
                 batch = await self.getbatch(*partitions)
@@ -85,10 +84,10 @@ class PartitionReader:
     async def getmany(
         self, *partitions: TopicPartition, timeout_ms: float = 0, max_records: int | None = None
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """Returns the records that are there, of these partitions or of all, by partition; waits up to `timeout_ms` if
-        there is nothing.
+        """Returns the available records of these partitions, or of all, by partition; waits up to `timeout_ms` if there
+        are none.
 
-        At most `max_records` records in all; without it some hundred kilobytes. Raises as `getone`.
+        Returns at most `max_records` records; without it some hundred kilobytes. Raises as `getone`.
         """
         if max_records is not None and max_records < 1:
             raise InvalidRequest(f"max_records must be at least 1, not {max_records}")
@@ -133,8 +132,8 @@ class PartitionReader:
             raise StopAsyncIteration from None
 
     def _next_of_current(self) -> ConsumerRecord | None:
-        """Returns the next record of the batch that is being walked through, if no rebalance or fetch has to be looked
-        after first; else None."""
+        """Returns the next record of the current batch; None if that has no more, or if a rebalance or fetch has to be
+        handled first."""
         cursor = self._current
         if cursor is None:
             return None
@@ -150,7 +149,7 @@ class PartitionReader:
     async def _next(
         self, first: Callable[[Sequence[TopicPartition]], T | None], partitions: Sequence[TopicPartition]
     ) -> T:
-        """Returns what `first` finds to hand out, as soon as it finds something."""
+        """Calls `first`, which removes and returns an available item, until it returns one; waits in between."""
         self._current = None
         with self._call():
             await asyncio.sleep(0)
@@ -183,12 +182,12 @@ class PartitionReader:
         return batch
 
     def _call(self) -> AbstractContextManager[None]:
-        """Returns the context of a call that asks for records: what was handed out before is processed."""
+        """Returns the context of a call for records, which marks the records returned before as processed."""
         self._handed_out = None
         return nullcontext() if self._group is None else self._group.call()
 
     def _in_hand(self) -> Mapping[TopicPartition, int]:
-        """Returns, by partition, the first offset of the records that the caller may still be at work on."""
+        """Returns, by partition, the first offset of the records that the last call returned."""
         match self._handed_out:
             case None:
                 return {}
@@ -205,26 +204,26 @@ class PartitionReader:
     # -- holding back --------------------------------------------------------------------------------------------------
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Hands out nothing of these partitions until `resume`; their positions stay."""
+        """Returns no records of these partitions until `resume`; their positions stay."""
         for cursor in self._subscription.cursors(partitions):
             cursor.is_paused = True
         self._current = None
 
     def resume(self, *partitions: TopicPartition) -> None:
-        """Ends a `pause`."""
+        """Ends the pause of these partitions."""
         for cursor in self._subscription.cursors(partitions):
             cursor.is_paused = False
             self._fetcher.wake(cursor)
         self._news.set()
 
     def paused(self) -> list[TopicPartition]:
-        """Returns the partitions that are paused, sorted."""
+        """Returns the paused partitions, sorted."""
         return [cursor.partition for cursor in self._subscription.cursors() if cursor.is_paused]
 
     # -- positions -----------------------------------------------------------------------------------------------
 
     async def position(self, partition: TopicPartition) -> int:
-        """Returns the offset of the next record that will be handed out."""
+        """Returns the offset of the next record to be returned."""
         cursor = self._subscription.cursor(partition)
         if not cursor.has_position and self._group is not None and not self._group.is_subscribed:
             self._check_usable()
@@ -237,12 +236,12 @@ class PartitionReader:
         return cursor.position
 
     def highwater(self, partition: TopicPartition) -> int | None:
-        """Returns the high watermark as of the last fetch: the end of what was readable; None before the first."""
+        """Returns the high watermark at the last fetch; None before the first."""
         return self._subscription.cursor(partition).high_watermark
 
     def lag(self) -> dict[TopicPartition, int]:
-        """Returns by how many offsets each partition is behind, as of its last fetch; those without one are left
-        out."""
+        """Returns the lag of each partition in offsets, as of its last fetch; partitions without a fetch are
+        left out."""
         return {
             cursor.partition: max(0, cursor.high_watermark - cursor.position)
             for cursor in self._subscription.cursors()
@@ -250,11 +249,11 @@ class PartitionReader:
         }
 
     def lost(self) -> dict[TopicPartition, list[LostRange]]:
-        """Returns the accepted losses that this consumer has skipped (`on_loss="skip"`), sorted, by partition."""
+        """Returns the given-up lost ranges that this consumer has skipped (`on_loss="skip"`), by partition, sorted."""
         return self._losses.skipped()
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Goes on at `offset`, which need not exist yet."""
+        """Moves the position of a partition to `offset`, which need not exist yet."""
         if not 0 <= offset <= OFFSET_MAX:
             raise InvalidRequest(f"offset {offset} is not between 0 and {OFFSET_MAX}")
         cursor = self._subscription.cursor(partition)
@@ -262,11 +261,11 @@ class PartitionReader:
         self._begin_again([cursor])
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Goes on at the first record of these partitions, or of all."""
+        """Moves the positions of these partitions, or of all, to the first record."""
         await self._seek_to("earliest", partitions)
 
     async def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Goes on with what is produced from now on, to these partitions or to all."""
+        """Moves the positions of these partitions, or of all, to the end: records produced from now on are read."""
         await self._seek_to("latest", partitions)
 
     async def _seek_to(self, policy: ResetPolicy, partitions: Sequence[TopicPartition]) -> None:
@@ -290,13 +289,14 @@ class PartitionReader:
         return {offsets.key: offsets.extent()[0] for offsets in await self._offsets(dict.fromkeys(partitions))}
 
     async def end_offsets(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        """Returns the end of what can be read of each partition: the offset that the next readable record will have."""
+        """Returns the end of each partition: the offset that its next readable record will have."""
         return {offsets.key: offsets.extent()[1] for offsets in await self._offsets(dict.fromkeys(partitions))}
 
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Returns for each partition the first record whose timestamp (ms) is that or later; None if there is none."""
+        """Returns for each partition the first record with this timestamp (ms) or a later one; None if there is
+        none."""
         return {offsets.key: _at_time(offsets) for offsets in await self._offsets(timestamps)}
 
     async def _offsets(self, timestamps: Mapping[TopicPartition, int | None]) -> list[PartitionOffsets]:

@@ -1,4 +1,4 @@
-"""The callbacks of a program whose partitions change hands."""
+"""Callbacks of a program for changes of its consumer's assignment."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from tidelog.model.ids import TopicPartition
 
 
 class ConsumerRebalanceListener:
-    """Told of every change of the assignment, inside the consumer's calls, before the next record is handed out.
+    """A listener for changes of the assignment, called inside the consumer's calls before the next record is returned.
 
-    Override what you need; each method may be plain or `async`. Only what changes is named: partitions that stay are
-    never taken away in between. A partition is read by nobody else before `on_partitions_revoked` has returned, for as
-    long as that stays within `max_poll_interval_ms`. What a method raises comes out of the call that it runs in.
+    Override the methods that you need; each may be plain or `async`. Only changed partitions are passed: unchanged ones
+    are never revoked in between. No other consumer reads a revoked partition before `on_partitions_revoked` has
+    returned, within `max_poll_interval_ms`. Exceptions are raised by the consumer's call.
     """
 
     def on_partitions_assigned(self, assigned: Sequence[TopicPartition]) -> Awaitable[None] | None:
-        """Tells of partitions that are read from now on; their positions are set, and may be changed by `seek`."""
+        """Called with newly assigned partitions; their positions are set, and may be changed by `seek`."""
 
     def on_partitions_revoked(self, revoked: Sequence[TopicPartition]) -> Awaitable[None] | None:
-        """Tells of partitions that are about to be given up; all that was handed out of them has been asked beyond, and
-        can be committed here."""
+        """Called with partitions that are about to be given up. All their returned records are processed, and their
+        offsets can be committed here."""
 
     def on_partitions_lost(self, lost: Sequence[TopicPartition]) -> Awaitable[None] | None:
-        """Tells of partitions that are another consumer's already: nothing of them can be committed any more.
+        """Called with partitions that were lost to another consumer: their offsets can no longer be committed.
 
         As in Kafka, this calls `on_partitions_revoked` unless it is overridden; a `commit` there then fails.
         """
@@ -32,7 +32,7 @@ class ConsumerRebalanceListener:
 
 
 async def told(method: Callable[[Sequence[TopicPartition]], object], partitions: Sequence[TopicPartition]) -> None:
-    """Calls a listener's method, unless there is nothing to tell, and waits for it if it is `async`."""
+    """Calls a listener's method with partitions, unless there are none, and awaits it if it is `async`."""
     if partitions:
         result = method(partitions)
         if isawaitable(result):

@@ -1,13 +1,13 @@
-"""A consumer's rebalance when its partitions change: finish, commit, tell the listener, give up; and begin.
+"""`Rebalancing`: what a consumer does when its assignment changes.
 
-    lost      read no more, tell the listener; nothing can be committed
-    revoked   read no more, commit what is processed, tell the listener, give up: only then it is another's
-    assigned  fetch the group's committed offset, go there, tell the listener, read
+    lost      stop reading, call the listener; nothing can be committed
+    revoked   stop reading, commit what is processed, call the listener, give up: then it may be reassigned
+    assigned  fetch the group's committed offset, seek to it, call the listener, read
 
-Runs inside the consumer's calls: when somebody asks for records, all that was handed out before is processed. It is a
-task of its own all the same, so that a call may end before it is done, and the next one finds it further on; meanwhile
-nothing is handed out. One step is taken at a time, and what is to be done is looked up anew after each, because the
-assignment goes on changing while listeners and brokers take their time.
+It runs inside the consumer's calls for records, when all records returned before are processed. It is a separate task,
+so that a call may end before the rebalance is finished and the next call continues it; no records are returned
+meanwhile. After each step the next one is determined anew, because the assignment may change while listeners and
+brokers take their time.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 class Rebalancing:
-    """The rebalances of one consumer: they bring `subscription` to what the member owns."""
+    """The rebalances of one consumer, which change `subscription` to the partitions that the member owns."""
 
     def __init__(
         self,
@@ -54,21 +54,22 @@ class Rebalancing:
         self._reset = reset
         self._commits_itself = commits_itself
         self._begun: dict[TopicPartition, None] = {}
-        """The partitions that the listener was told to be assigned."""
+        """The partitions that the listener was called with as assigned."""
         self._uncommitted: dict[Cursor, None] = {}
-        """Assigned by the program, to begin at the group's committed offsets."""
+        """The cursors of partitions that the program assigned and that still have to move to the group's committed
+        offsets."""
         self._task: asyncio.Task[None] | None = None
         self._is_settled = asyncio.Event()
         self._may_be_due = True
         self.listener = ConsumerRebalanceListener()
 
     def look_again(self) -> None:
-        """Has `is_due` look again, since the membership may have changed."""
+        """Makes `is_due` check the membership again."""
         self._may_be_due = True
 
     @property
     def is_due(self) -> bool:
-        """True if something is to be done before anything more is handed out."""
+        """True if a rebalance step is pending before more records may be returned."""
         if self._may_be_due and self._task is None:
             self._may_be_due = bool(self._uncommitted or self._member.has_lost or self._revoked() or self._new())
         return self._may_be_due
@@ -81,15 +82,15 @@ class Rebalancing:
         return [at for at in self._member.membership.owned if at not in self._begun and at not in to_give_up]
 
     def give_up_unbegun(self) -> None:
-        """Gives up at once what was never begun, whoever holds what else."""
+        """Gives up at once the revoked partitions that were never read."""
         unbegun = [partition for partition in self._revoked() if partition not in self._begun]
         if unbegun and self._task is None:
             self._member.membership.gave_up(unbegun)
             self._member.hurry()
 
     async def settled(self, deadline_s: float | None) -> bool:
-        """Does what is due; False if it is not done at `deadline_s`, and goes on. Raises what a listener raises, and
-        what ended the membership."""
+        """Performs the pending rebalance. Returns False if it is unfinished at `deadline_s`; it continues in the
+        background. Raises the listener's exceptions, and the error that ended the membership."""
         if self._task is None:
             self._is_settled.clear()
             self._task = asyncio.get_running_loop().create_task(self._settle())
@@ -154,8 +155,8 @@ class Rebalancing:
             self._begun.pop(partition, None)
 
     async def _begin_in_time(self) -> None:
-        """Begins to read new partitions, or tries again later: a coordinator that is not there now is waited for, and
-        so is one that does not know this member yet."""
+        """Starts to read new partitions, or retries later if the coordinator is not available or does not know this
+        member yet."""
         try:
             await self._begin()
             self._backoff.reset()
@@ -188,7 +189,7 @@ class Rebalancing:
                 self._fetcher.begin(cursor)
 
     def _seek(self, cursor: Cursor, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
-        """Goes to the group's committed offset; else where `auto_offset_reset` says, or a `seek` will."""
+        """Moves a cursor to the group's committed offset; else to where `auto_offset_reset` says, if anywhere."""
         committed = offsets.get(cursor.partition)
         if committed is not None:
             self._commits.found(cursor.partition, committed.offset)
@@ -199,13 +200,12 @@ class Rebalancing:
     # -- what the program does ---------------------------------------------------------------------------------------
 
     def assigned_by_hand(self, cursors: Sequence[Cursor]) -> None:
-        """Has these partitions, and no others, read from the group's committed offsets on, unless a `seek` comes
-        first."""
+        """Reads exactly these partitions from the group's committed offsets, unless a `seek` comes first."""
         self._uncommitted = dict.fromkeys(cursors)
         self.look_again()
 
     async def end(self) -> None:
-        """Gives everything up that is left: commits, and tells the listener."""
+        """Gives up all remaining partitions: commits, and calls the listener."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()

@@ -1,7 +1,7 @@
-"""The records that a consumer hands out, and the batches of them.
+"""The records that a consumer returns, and batches of them.
 
-A batch is a column for each field, as its bytes are decoded, so that a program that wants nothing but values gets them
-without an object for each record. Records are zipped from the same columns.
+A batch has a column per field, as decoded from its bytes, so that a program that uses values only gets them without an
+object per record. Records are built from the same columns.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from tidelog.model.records import Header
 
 
 class ConsumerRecord(NamedTuple):
-    """A record with where it was read. `timestamp_type` is 0 for the producer's time, 1 for the broker's at append."""
+    """A record with its topic, partition and offset. `timestamp_type` is 0 for the producer's time, 1 for the broker's
+    time of appending."""
 
     topic: str
     partition: int
@@ -33,15 +34,15 @@ class ConsumerRecord(NamedTuple):
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """The first record that is not older than a time asked for."""
+    """The offset and timestamp of the first record that is not older than a given time."""
 
     offset: int
     timestamp_ms: int
 
 
 class OffsetAndMetadata(NamedTuple):
-    """A group's committed offset in a partition: the offset of the next record to be read, and what the committer wrote
-    to it."""
+    """A group's committed offset in a partition, that of the next record to read, and the committer's metadata
+    string."""
 
     offset: int
     metadata: str = ""
@@ -52,9 +53,10 @@ _consumer_record: Callable[[tuple[object, ...]], ConsumerRecord] = partial(tuple
 
 @dataclass(slots=True, eq=False)
 class ConsumerBatch:
-    """Records that stand in one batch of a partition, field by field: each of the sequences has an element a record.
+    """The records of one batch of a partition in columns: each sequence has an element per record.
 
-    Offsets rise; where the topic is compacted they may have gaps. `timestamp_type` is that of a record.
+    Offsets increase, with gaps in compacted topics. `timestamp_type` is 0 for the producer's time, 1 for the broker's
+    time of appending.
     """
 
     topic: str
@@ -66,13 +68,13 @@ class ConsumerBatch:
     values: Sequence[bytes | None]
     headers: Sequence[tuple[Header, ...]]
     next_offset: int
-    """The offset where reading goes on after the batch: the one to commit."""
+    """The offset after the batch, from which reading continues: the one to commit."""
 
     def __len__(self) -> int:
         return len(self.offsets)
 
     def records(self) -> list[ConsumerRecord]:
-        """Returns the same records, an object for each."""
+        """Returns the records of the batch, as an object each."""
         rows = zip(
             repeat(self.topic),
             repeat(self.partition),
@@ -87,7 +89,7 @@ class ConsumerBatch:
         return list(map(_consumer_record, rows))
 
     def rest(self, index: int) -> ConsumerBatch:
-        """Returns the same batch, without the first `index` records."""
+        """Returns the batch without its first `index` records."""
         return ConsumerBatch(
             self.topic,
             self.partition,

@@ -1,7 +1,7 @@
-"""The partitions that a consumer reads: the assignment, the paused ones, and whose turn it is.
+"""The partitions that a consumer reads: the assignment, the paused partitions, and the order of reading.
 
-Partitions take turns: after something was taken from one, it goes to the back, so that a busy one cannot starve the
-others however few records are asked for at a time.
+Partitions take turns: one that records were taken from goes to the back, so that a busy partition cannot starve the
+others however few records are requested at a time.
 
 Pure.
 """
@@ -33,22 +33,23 @@ class Subscription:
 
     @property
     def all(self) -> Sequence[Cursor]:
-        """All cursors, longest waiting first."""
+        """All cursors, those read least recently first."""
         return self._turns
 
     def cursors(self, partitions: Sequence[TopicPartition] = ()) -> list[Cursor]:
-        """Returns the cursors of these partitions, or of all. Raises `InvalidRequest` for one that is not assigned."""
+        """Returns the cursors of these partitions, or of all. Raises `InvalidRequest` for an unassigned one."""
         return [self.cursor(partition) for partition in partitions or self.partitions]
 
     def cursor(self, partition: TopicPartition) -> Cursor:
-        """Returns the cursor of a partition. Raises `InvalidRequest` if that is not assigned."""
+        """Returns the cursor of a partition. Raises `InvalidRequest` if it is not assigned."""
         cursor = self._cursors.get(partition)
         if cursor is None:
             raise InvalidRequest(f"partition {partition} is not assigned to this consumer; `assign` it first")
         return cursor
 
     def add(self, partitions: Iterable[TopicPartition], reset: ResetPolicy | None) -> list[Cursor]:
-        """Assigns more partitions, to begin at `reset`; those that are assigned already stay as they are."""
+        """Assigns more partitions, which start at `reset`; already assigned ones are unchanged. Returns the new
+        cursors."""
         fresh = [
             Cursor(TopicPartition(*partition), reset, self._losses, check_crcs=self._check_crcs)
             for partition in dict.fromkeys(partitions)
@@ -60,14 +61,14 @@ class Subscription:
         return fresh
 
     def remove(self, partitions: Iterable[TopicPartition]) -> list[Cursor]:
-        """Takes these away, as far as they are assigned; returns their cursors."""
+        """Unassigns these partitions, ignoring unassigned ones; returns their cursors."""
         removed = [cursor for partition in partitions if (cursor := self._cursors.pop(partition, None)) is not None]
         for cursor in removed:
             self._turns.remove(cursor)
         return removed
 
     def clear(self) -> list[Cursor]:
-        """Takes all partitions away; returns their cursors."""
+        """Unassigns all partitions; returns their cursors."""
         removed = self._turns
         self._cursors, self._turns = {}, []
         return removed
@@ -75,7 +76,7 @@ class Subscription:
     # -- taking --------------------------------------------------------------------------------------------------
 
     def next_cursor(self, partitions: Sequence[TopicPartition] = ()) -> Cursor | None:
-        """Returns a cursor that has a record to hand out now, of these partitions or of all. Raises as `take`."""
+        """Returns a cursor with an available record, of these partitions or of all. Raises as `take`."""
         cursors = self._in_turn(partitions)
         for cursor in cursors:
             if cursor.has_record or cursor.decode():
@@ -85,17 +86,17 @@ class Subscription:
         return None
 
     def take_batch(self, partitions: Sequence[TopicPartition] = ()) -> ConsumerBatch | None:
-        """Takes a batch that can be handed out now, of these partitions or of all. Raises as `take`."""
+        """Removes and returns an available batch of these partitions, or of all. Raises as `take`."""
         cursor = self.next_cursor(partitions)
         return None if cursor is None else cursor.take_batch()
 
     def take(
         self, partitions: Sequence[TopicPartition], records_max: int, bytes_max: int
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """Returns what can be handed out now: at most `records_max` records, of batches of hardly more than `bytes_max`
-        bytes.
+        """Removes and returns the available records: at most `records_max`, from batches of about `bytes_max` bytes in
+        total.
 
-        Raises what stopped one of the partitions, once all before it has been handed out.
+        Raises the error that stopped one of the partitions, once all records before it were returned.
         """
         taken: dict[TopicPartition, list[ConsumerRecord]] = {}
         cursors = self._in_turn(partitions)
@@ -115,7 +116,8 @@ class Subscription:
         return taken
 
     def _in_turn(self, partitions: Sequence[TopicPartition]) -> list[Cursor]:
-        """Returns the cursors to take from, longest waiting first; none paused. Raises what stopped one of them."""
+        """Returns the cursors that are not paused, those read least recently first. Raises the error that stopped one
+        of them."""
         chosen = self.cursors(partitions)
         if partitions:
             turns = {cursor: turn for turn, cursor in enumerate(self._turns)}
@@ -130,13 +132,13 @@ class Subscription:
         return chosen
 
     def _served(self, cursor: Cursor) -> None:
-        """Puts a cursor that something was taken from behind all others."""
+        """Moves a cursor to the back of the order of reading."""
         self._turns.remove(cursor)
         self._turns.append(cursor)
 
 
 def _raise_error(cursors: Iterable[Cursor]) -> None:
-    """Raises what stopped one of them, if all before it has been handed out."""
+    """Raises the error that stopped one of the cursors, if all records before it were returned."""
     for cursor in cursors:
         error = cursor.take_error()
         if error is not None:

@@ -67,12 +67,12 @@ class Intake:
         return route
 
     async def open_batch(self, route: TopicRoute, queue: PartitionQueue | None, size: int) -> Batch:
-        """Returns an open batch of `queue`, or of the sticky one, with room for a record of `size` bytes.
+        """Returns an open batch of `queue`, or of the sticky partition's queue if None, with room for a record of
+        `size` bytes.
 
-        The caller adds the record before it awaits anything. A full batch gives way to the event loop once, and so does
-        one that asks for more room while others are due, so that a tight loop of sends starves neither the sender nor
-        anybody else. Raises `TooLarge`, `BufferFull`,
-        `ClientClosed`, or the error that stopped the producer.
+        The caller adds the record without awaiting anything. After a full batch this yields to the event loop once, and
+        also if the batch needs more memory while other batches are due; so a tight loop of sends does not starve the
+        sender. Raises `TooLarge`, `BufferFull`, `ClientClosed`, or the error that stopped the producer.
         """
         if HEADER_BYTES + size > self._options.max_request_size:
             raise TooLarge(f"a record of {size} bytes is over max_request_size ({self._options.max_request_size})")
@@ -94,7 +94,7 @@ class Intake:
         return self._open_now(route, queue, size)
 
     async def _open_in_turn(self, route: TopicRoute, queue: PartitionQueue | None, size: int) -> Batch:
-        """Waits for memory, first come, first served."""
+        """Waits for memory, first come, first served, and opens a batch. Raises `BufferFull` after `max_block_ms`."""
         sender = self._sender
         try:
             async with asyncio.timeout(self._options.max_block_s), self._turn:
@@ -121,7 +121,7 @@ class Intake:
         return self._sender.accumulator.open_batch(target, size, asyncio.get_running_loop().time())
 
     def _renew(self, route: TopicRoute) -> None:
-        """Looks for new partitions, beside the sending, when the metadata is old."""
+        """Starts a task that looks for new partitions of the topic, if its metadata is stale."""
         if self._renewal is None and not self._session.is_fresh(route.topic):
             self._renewal = asyncio.get_running_loop().create_task(self._renew_route(route.topic))
 
@@ -143,8 +143,7 @@ class Intake:
 
 
 async def _next_request_departs() -> None:
-    """Waits until the next request has departed. Memory comes free when a request is answered, and then the brokers
-    wait for the next one: a producer that fills a batch in each turn of the loop would make that wait several times
-    longer."""
+    """Waits until the next request is sent. A response frees memory, and the broker is then idle: a producer that
+    filled a batch in each turn of the event loop would delay the next request several times over."""
     for _ in range(DEPARTURE_TURNS):
         await asyncio.sleep(0)

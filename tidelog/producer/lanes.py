@@ -1,21 +1,22 @@
-"""The way to the brokers: what many partitions send to one of them at a time goes there in one request.
+"""`Lanes`: the requests of a producer to its brokers. A `Lane` combines what many partitions send to one broker.
 
-    a partition's try -> the lane of its broker: waits -> request (parcels of many partitions) -> an outcome for each
+    a partition's attempt -> the lane of its broker: waits -> request (parcels of many partitions) -> an outcome for each
 
-A lane sends at once while fewer than `UNDER_WAY_MAX` of its requests are under way; then parcels gather, and the next
-request carries all that came meanwhile. So a lone record does not wait for company, and a thousand busy partitions need
-a few requests and not a thousand. A parcel is loaded when it departs (Kafka: `RecordAccumulator.drain`): the records
-of its partition that come while it waits go with it.
+A `Parcel` is what one partition sends in one attempt. A lane sends at once while fewer than `UNDER_WAY_MAX` of its
+requests are in flight; otherwise parcels wait, and the next request contains all that arrived meanwhile. So a single
+record is sent without delay, and a thousand busy partitions need few requests. A parcel is filled with batches when its
+request is built (Kafka: `RecordAccumulator.drain`), so records that arrive while it waits are included.
 
-An answer is as late as its slowest partition. So one that was late by itself, or has little time left, travels alone.
-Where a broker takes frames (`transport/frames`), requests go there, and over HTTP else. Two kinds always go over HTTP:
-a parcel that travels alone, and one that a broker has said it does not lead, which its HTTP forwards.
+A response is as slow as its slowest partition. So a partition that was slow on its own, or has little time left, gets a
+request of its own. Where a broker has a Kafka listener (`transport/frames`), requests use Kafka's protocol, otherwise
+HTTP. Two kinds always use HTTP: parcels in a request of their own, and parcels for a broker that has answered that it
+is not the leader, because HTTP requests are forwarded.
 
-A request that is refused as a whole (too many partitions, too large, a path that an older broker does not know) says
-nothing about its parcels: they go again in requests of half as many, down to one, which takes the path of a single
+A request that is rejected as a whole (too many partitions, too large, a path unknown to an older broker) says nothing
+about its parcels: they are sent again in requests of half the size, down to single parcels, which use the path for one
 partition.
 
-Who sends owns the retry: a parcel is one try, and has one outcome.
+The sender decides about retries: a parcel is one attempt with one outcome.
 """
 
 from __future__ import annotations
@@ -40,24 +41,26 @@ from tidelog.transport.frames.session import RecordSession
 from tidelog.transport.session import ClusterSession, verdict_ms
 
 UNDER_WAY_MAX: Final = 5
-"""Requests to one broker at a time (Kafka: `max.in.flight.requests.per.connection`), but for those of one parcel that
-travels alone."""
+"""Maximum requests in flight to one broker (Kafka: `max.in.flight.requests.per.connection`), not counting requests of a
+single parcel on its own."""
 PARTITIONS_MAX: Final = 1_000
-"""A broker takes so many in one request, unless it is set otherwise (`http.batches.partitions.max`)."""
+"""Maximum partitions per request; a broker's default limit (`http.batches.partitions.max`)."""
 
 
 class Lane:
-    """The parcels for one broker that wait, oldest first."""
+    """The waiting parcels for one broker, oldest first."""
 
     def __init__(self) -> None:
         self.waiting: deque[Parcel] = deque()
         self.under_way = 0
         self.partitions_max = PARTITIONS_MAX
         self.is_called = False
-        """True from the first parcel that came until the event loop's next turn, so that those of one turn share."""
+        """True from the first parcel of a turn of the event loop until the next turn, so that the parcels of one turn
+        share a request."""
 
     def take(self, bytes_max: int) -> list[Parcel]:
-        """Takes out the parcels of the next request: one, and as many more as fit; none if nobody waits for any."""
+        """Removes and returns the parcels of the next request: one, and more as far as they fit; none if all have
+        expired."""
         parcels: list[Parcel] = []
         size = 0
         while self.waiting and len(parcels) < self.partitions_max:
@@ -73,7 +76,7 @@ class Lane:
         return parcels
 
     def take_back(self, parcels: list[Parcel]) -> None:
-        """Puts the parcels of a request that was refused as a whole in front again, for smaller requests."""
+        """Puts the parcels of a rejected request back to the front, for smaller requests."""
         self.partitions_max = max(1, min(self.partitions_max, len(parcels) // 2))
         for parcel in reversed(parcels):
             if not parcel.outcome.done():
@@ -82,7 +85,7 @@ class Lane:
 
 
 class Lanes:
-    """A lane for each broker that something was sent to. Owns the requests that are under way."""
+    """The lanes of all brokers that a producer has sent to. Owns the tasks of the requests in flight."""
 
     def __init__(self, session: ClusterSession, options: ProducerOptions) -> None:
         self._session = session
@@ -94,7 +97,8 @@ class Lanes:
     async def send(
         self, address: str, partition: TopicPartition, load: Load, timeout_s: float, *, alone: bool
     ) -> Outcome:
-        """Makes one try at one broker, over in `timeout_s`. Never raises for what the broker does or says."""
+        """Makes one attempt at one broker, which ends within `timeout_s`. Errors of the broker are returned in the
+        outcome, not raised."""
         loop = asyncio.get_running_loop()
         parcel = Parcel(partition, load, loop.time() + timeout_s, alone, loop.create_future())
         lane = self._lanes.setdefault(address, Lane())
@@ -109,14 +113,14 @@ class Lanes:
                 lane.waiting.remove(parcel)
 
     async def close(self) -> None:
-        """Cuts what is under way."""
+        """Cancels the requests in flight."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _watch(self, lane: Lane, parcels: Iterable[Parcel]) -> None:
-        """Sees to it that no parcel waits past its deadline."""
+        """Sets timers that fail the parcels that still wait at their deadlines."""
         for parcel in parcels:
             if parcel.timer is None and not parcel.outcome.done():
                 loop = asyncio.get_running_loop()
@@ -124,7 +128,7 @@ class Lanes:
 
     @staticmethod
     def _expire(lane: Lane, parcel: Parcel) -> None:
-        """Fails a parcel that waits past its deadline; one that is under way has its request's own deadline."""
+        """Fails a parcel that still waits at its deadline; a parcel in flight has its request's deadline instead."""
         if not parcel.is_sent:
             refusal = ConnectFailed(
                 f"{lane.under_way} requests to the broker of {parcel.partition} are under way already"
@@ -139,7 +143,7 @@ class Lanes:
             asyncio.get_running_loop().call_soon(self._depart, lane, address)
 
     def _depart(self, lane: Lane, address: str) -> None:
-        """Sends what waits, as far as requests may be under way."""
+        """Sends waiting parcels, as far as the limit on requests in flight allows."""
         lane.is_called = False
         while lane.waiting and (lane.under_way < UNDER_WAY_MAX or lane.waiting[0].travels_alone):
             parcels = lane.take(self._options.max_request_size)
@@ -154,7 +158,7 @@ class Lanes:
         self._watch(lane, takewhile(lambda parcel: parcel.timer is None, reversed(lane.waiting)))
 
     async def _carry(self, lane: Lane, address: str, parcels: list[Parcel]) -> None:
-        """Sees one request to its end: every parcel of it has its outcome when this returns, or waits again."""
+        """Performs one request. Afterwards each of its parcels has an outcome, or waits again."""
         if self._frames is not None and self._frames.may_carry(address, parcels):
             parcels = await self._carry_in_frames(self._frames, lane, address, parcels)
         if parcels:
@@ -163,8 +167,8 @@ class Lanes:
     async def _carry_in_frames(
         self, frames: ProduceFrames, lane: Lane, address: str, parcels: list[Parcel]
     ) -> list[Parcel]:
-        """Sends parcels in frames. Returns those that still have to go over HTTP; the lane counts these as under
-        way."""
+        """Sends parcels by Kafka's protocol. Returns those that have to be sent over HTTP instead; they still count as
+        in flight."""
         over_http: list[Parcel] = []
         outcomes: Sequence[Outcome] = ()
         try:
@@ -223,7 +227,8 @@ class Lanes:
 
 
 def _outcomes(answer: Answer, parcels: list[Parcel]) -> list[Outcome]:
-    """Returns an outcome for each parcel. Raises `NoAnswer` if the answer is not about them."""
+    """Returns the outcome of each parcel from an HTTP response. Raises `NoAnswer` if the response does not match the
+    parcels."""
     if len(parcels) == 1:
         return [Outcome(parse_receipts(answer.body, len(parcels[0].batches)))]
     results = parse_many(answer.body, [(parcel.partition, len(parcel.batches)) for parcel in parcels])

@@ -1,4 +1,4 @@
-"""A producer's settings, checked once. Names, defaults and meanings are Kafka's unless the text says otherwise."""
+"""The validated settings of a producer. Names, defaults and meanings are Kafka's, unless stated otherwise."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BATCH_SIZE_MIN = 128
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerOptions:
-    """The keyword arguments of `Producer`, checked, in the units that its parts count in."""
+    """The validated keyword arguments of `Producer`, with times in seconds."""
 
     acks: str
     linger_s: float
@@ -28,7 +28,8 @@ class ProducerOptions:
 
     @property
     def try_s_min(self) -> float:
-        """A try with less time than this would cut short those that travel with it."""
+        """Minimum seconds for an attempt that shares a request; with less, its deadline would cut off the other
+        partitions."""
         return min(self.request_timeout_s, self.delivery_timeout_s) / 2
 
     def __post_init__(self) -> None:
@@ -48,7 +49,7 @@ class ProducerOptions:
 
 
 def parse_acks(acks: str | int) -> str:
-    """`all`, `1` or `0` as the query parameter; -1 is Kafka's other name for all."""
+    """Returns `acks` as a query parameter, `all`, `1` or `0`. -1 means `all`, as in Kafka."""
     text = str(acks).lower()
     if text not in ("all", "-1", "1", "0"):
         raise InvalidRequest(f"acks must be 'all', 1 or 0, not {acks!r}")

@@ -1,4 +1,4 @@
-"""A parcel: what one partition sends in one try, and the outcome of that."""
+"""`Parcel`: what one partition sends in one attempt, and the `Outcome` of the attempt."""
 
 from __future__ import annotations
 
@@ -13,25 +13,27 @@ from tidelog.producer.accumulator import BatchReceipt
 
 
 class Outcome(NamedTuple):
-    """The outcome of a try: the receipts of its batches, or an error."""
+    """The result of an attempt: the receipts of its batches, or an error."""
 
     receipts: Sequence[BatchReceipt] = ()
     error: TidelogError | None = None
     retry_after_s: float = 0.0
     is_own: bool = False
-    """True if the error is said of this partition, and not of the request that carried it with others."""
+    """True if the error is about this partition, and not about the whole request."""
 
 
 STRAY: Final = Outcome()
-"""The broker does not lead the partition, or takes no frames: nothing was appended, and it goes over HTTP."""
+"""The outcome of a parcel that was not appended because the broker is not the leader or has no usable Kafka listener;
+it is sent again over HTTP."""
 
 Load = Callable[[], Sequence[bytearray]]
-"""Gives the encoded batches of a parcel that departs; none if there is nothing to send any more."""
+"""A function that returns the encoded batches of a parcel when it is sent; an empty list if there is nothing to send
+any more."""
 
 
 @dataclass(slots=True, eq=False)
 class Parcel:
-    """Encoded batches of one partition on their way, once. They are loaded as late as they can be."""
+    """The encoded batches of one partition for one attempt, loaded as late as possible."""
 
     partition: TopicPartition
     load: Load
@@ -42,11 +44,11 @@ class Parcel:
     size: int = 0
     is_sent: bool = False
     timer: asyncio.TimerHandle | None = None
-    """Ends its waiting in the lane at its deadline."""
+    """The timer that ends the parcel's wait at its deadline."""
 
     def is_loaded(self) -> bool:
-        """Loads the batches, if they are not loaded. Returns False if there are none, or loading fails: the parcel has
-        its outcome then."""
+        """Loads the batches if necessary. Returns False if there are none or loading fails; the parcel then has its
+        outcome."""
         if not self.batches:
             try:
                 self.batches = self.load()
@@ -59,6 +61,6 @@ class Parcel:
         return bool(self.batches)
 
     def settle(self, outcome: Outcome) -> None:
-        """Tells who waits, if anybody still does."""
+        """Sets the outcome, unless the waiting sender was cancelled."""
         if not self.outcome.done():
             self.outcome.set_result(outcome)

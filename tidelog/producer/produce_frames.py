@@ -1,8 +1,8 @@
-"""The way of parcels in frames: a Produce request of Kafka's protocol, with the receipts that HTTP gives.
+"""Produce requests by Kafka's protocol, with the same receipts as over HTTP.
 
-With acks=0 HTTP tells what was refused, and Kafka's protocol closes the connection, so that goes over HTTP. What the
-broker says in Kafka's words only, without a field of tidelog's, has the nearest error of ours; a code that nobody knows
-leaves the outcome open.
+With acks=0, HTTP reports rejected batches and Kafka's protocol closes the connection, so those requests use HTTP. An
+error with a Kafka code only, without tidelog's field, becomes the closest exception of tidelog; an unknown code means
+an unknown outcome.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ ACKS: Final = MappingProxyType({"all": -1, "1": 1})
 
 
 class ProduceFrames:
-    """Sends parcels to brokers that take frames."""
+    """Sends parcels to brokers with a Kafka listener."""
 
     def __init__(self, session: RecordSession, options: ProducerOptions) -> None:
         self._session = session
         self._options = options
 
     def may_carry(self, address: str, parcels: list[Parcel]) -> bool:
-        """Returns True if these may go to this broker in frames."""
+        """Returns True if these parcels may be sent to this broker by Kafka's protocol."""
         is_usual = not parcels[0].travels_alone or self._session.transport == "kafka"
         return is_usual and self._options.acks in ACKS and self._session.has_frames(address)
 
     async def send(self, address: str, parcels: list[Parcel]) -> list[Outcome]:
-        """Returns an outcome for each, or `STRAY`. Raises `NoAnswer`, `ConnectFailed`."""
+        """Returns an outcome for each parcel, possibly `STRAY`. Raises `NoAnswer`, `ConnectFailed`."""
         timeout_s = max(0.001, min(parcel.deadline_s for parcel in parcels) - asyncio.get_running_loop().time())
         sent = [Sent(*parcel.partition, parcel.batches, parcel.size) for parcel in parcels]
         request = codec.produce(self._session.client_id, ACKS[self._options.acks], verdict_ms(timeout_s), sent)
@@ -70,7 +70,7 @@ class ProduceFrames:
 
 
 def parse_told(told: Told, batch_count: int) -> Sequence[BatchReceipt] | TidelogError:
-    """Returns the receipts of a partition's batches, or the error that was said of it."""
+    """Returns the receipts of a partition's batches, or the partition's error."""
     if told.tag is None:
         return _in_kafkas_words(told, batch_count)
     try:

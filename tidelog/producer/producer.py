@@ -1,8 +1,7 @@
 """The public producer: aiokafka's method names, tidelog's guarantees.
 
-`send` puts a record into its partition's open batch and returns. `intake` finds batches to put it in, `sender` sees
-them to their end: they go out when they are full, when their linger ends, or when somebody says hurry. Everything runs
-in one event loop.
+`send` adds a record to its partition's open batch and returns. `intake` opens batches, `sender` sends them: when they
+are full, when their linger ends, or when `hurry` is called. Everything runs in one event loop.
 """
 
 from __future__ import annotations
@@ -38,26 +37,28 @@ logger = logging.getLogger(__name__)
 
 
 class Producer:
-    """Writes records to topics, in order per partition, each once.
+    """Writes records to topics, in order per partition, each exactly once.
 
-    - `bootstrap_servers`: URLs or `host:port` of any brokers of the cluster, as a comma list or a list.
-    - `acks`: `"all"` waits for the commit quorum, on disk; `1` for the leader; `0` for nobody, and learns nothing.
+    - `bootstrap_servers`: URLs or `host:port` of some brokers of the cluster, comma-separated or as a list.
+    - `acks`: `"all"` waits until the commit quorum has the records on disk; `1` for the leader; `0` for no response.
     - `linger_ms`: how long a record may wait for others to share its batch. `send_and_wait` never lingers.
-    - `batch_size`: a batch of so many bytes is full.
+    - `batch_size`: maximum bytes of a batch.
     - `compression_type`: `none`, `gzip`, `snappy`, `lz4` or `zstd`, of whole batches.
     - `enable_idempotence`: number records so that retries never append twice. Without it, or with `acks=0`, a request
-      whose outcome is unknown is not tried again.
-    - `buffer_memory`: bytes of records not yet settled; when they are used up `send` waits, at most `max_block_ms`.
-    - `max_request_size`: how many bytes one request carries; no record is larger.
-    - `client_id`: whose quota counts, beside the user's.
-    - `transport`: how records go to a broker: `auto` (by Kafka's protocol where it listens for that and takes this
-      client's login there, else over HTTP), `http` or `kafka`. All else goes over HTTP.
-    - `sasl_mechanism` (`PLAIN`), `sasl_username` and `sasl_password`, or `sasl_password_file`: who it is. `token_file`
-      is a file with a token instead. Files with secrets are readable for their owner only (0600).
-    - `request_timeout_ms` bounds one try, `delivery_timeout_ms` the time from `send` to the final word.
-    - `security_protocol`: `SSL` or `PLAINTEXT`, where the addresses do not say. `ssl_ca_location`: a file in PEM of the
-      CAs that vouch for brokers, instead of the system's. `ssl_keystore_location`: one with this client's private key
-      and certificate. `ssl_endpoint_identification_algorithm`: empty if brokers' certificates need not name their host.
+      whose outcome is unknown is not retried.
+    - `buffer_memory`: maximum bytes of records without an outcome; when it is used up `send` waits, at most
+      `max_block_ms`.
+    - `max_request_size`: maximum bytes of records per request, and of one record.
+    - `client_id`: the client's name for quotas and logs.
+    - `transport`: the protocol for records: `auto` (Kafka's protocol where the broker's Kafka listener accepts this
+      client's login, else HTTP), `http` or `kafka`. Everything else uses HTTP.
+    - `sasl_mechanism` (`PLAIN`), `sasl_username` and `sasl_password`, or `sasl_password_file`: the user's credentials.
+      `token_file` is a file with a token instead. Only the owner may be able to read files with secrets (mode 0600).
+    - `request_timeout_ms` bounds one attempt, `delivery_timeout_ms` the time from `send` to the record's outcome.
+    - `security_protocol`: `SSL` or `PLAINTEXT`, where the addresses have no scheme. `ssl_ca_location`: a PEM file with
+      the CAs of the brokers' certificates, instead of the system's. `ssl_keystore_location`: a PEM file with this
+      client's private key and certificate. `ssl_endpoint_identification_algorithm`: empty to accept certificates for
+      other host names.
 
     Use it as an async context manager, or call `start` and `stop`.
     """
@@ -122,14 +123,14 @@ class Producer:
     # -- life ----------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Opens the connections. Raises `ConnectFailed` if no broker of the bootstrap list can be reached."""
+        """Connects to the cluster. Raises `ConnectFailed` if no broker of the bootstrap list can be reached."""
         await self._session.open()
         self._intake.is_open = True
 
     async def stop(self) -> None:
-        """Delivers what was sent, then closes; takes no more records from now on. Idempotent.
+        """Rejects new records, delivers those already sent, and closes. Idempotent.
 
-        Takes as long as deliveries may take, `delivery_timeout_ms`. Raises as `flush` does, after closing.
+        Takes at most `delivery_timeout_ms`. Raises as `flush` does, after closing.
         """
         if not self._intake.is_open:
             return
@@ -156,8 +157,7 @@ class Producer:
                 raise
 
     def __del__(self) -> None:
-        """Warns of a producer that was dropped without `stop`, and of the records that are lost with it: nobody is left
-        who could wait for them."""
+        """Warns about a producer that was garbage-collected without `stop`, and about the records lost with it."""
         intake = getattr(self, "_intake", None)  # missing if a setting was refused
         if intake is None or not intake.is_open:
             return
@@ -170,7 +170,7 @@ class Producer:
         warnings.warn(text, ResourceWarning, source=self, stacklevel=1)
 
     async def partitions_for(self, topic: str) -> list[int]:
-        """Returns the partitions of a topic. Raises `UnknownTopic`."""
+        """Returns the partition numbers of a topic. Raises `UnknownTopic`."""
         return list(range(len((await self._session.topic(topic)).partitions)))
 
     # -- sending -------------------------------------------------------------------------------------------------
@@ -184,9 +184,10 @@ class Producer:
         timestamp_ms: int | None = None,
         headers: Sequence[Header] | None = None,
     ) -> Delivery:
-        """Takes a record in, and returns before it is sent. `await` the result for where it went, or why it did not.
+        """Buffers a record and returns a `Delivery`, before the record is sent. Awaiting the delivery returns the
+        record's metadata or raises its error.
 
-        The partition is `partition`, or the key's, or one that changes with every batch. A `None` value is a
+        The partition is `partition`, or the key's hash, or one that changes with every batch. A `None` value is a
         tombstone. Waits only for metadata at a topic's first record, and for memory when `buffer_memory` is used up.
 
         Raises `UnknownTopic`, `UnknownPartition`, `TooLarge`, `InvalidRequest`; `BufferFull` after `max_block_ms`;
@@ -226,9 +227,10 @@ class Producer:
         timestamp_ms: int | None = None,
         headers: Sequence[Header] | None = None,
     ) -> RecordMetadata:
-        """Sends a record and waits for its outcome. It does not linger: whoever waits wants the answer.
+        """Sends a record without linger, and returns its metadata once the broker has acknowledged it. Raises the
+        record's error.
 
-        Many tasks that do this at once still share batches, because one request at a time is under way per partition.
+        Many concurrent calls still share batches, because one request at a time is in flight per partition.
         """
         delivery = await self.send(topic, value, key, partition, timestamp_ms, headers)
         delivery.hurry()
@@ -241,11 +243,11 @@ class Producer:
         keys: Sequence[bytes | None] | None = None,
         partition: int | None = None,
     ) -> Deliveries:
-        """Sends every value (with the key beside it), as `send` would, but several times cheaper; `await` the result
-        for all.
+        """Sends all values (with the key at the same index), several times cheaper than by `send`. Awaiting the result
+        returns the metadata of all records.
 
-        Records of one partition keep their order. Without keys and partition they fill batch after batch, so they
-        spread over partitions only in large amounts.
+        Records of one partition keep their order. Without keys and partition they fill one batch after another, so only
+        large amounts spread over partitions.
         """
         route = self._routes.get(topic) or await self._intake.route(topic)
         if keys is not None and len(keys) != len(values):
@@ -271,7 +273,8 @@ class Producer:
         positions: Sequence[int],
         spans: list[tuple[Batch, int, Sequence[int]]],
     ) -> None:
-        """Puts records into batch after batch of `queue`, or of the sticky ones; notes in `spans` what went where."""
+        """Adds records to successive batches of `queue`, or of the sticky partitions if None; appends to `spans` which
+        records are in which batch."""
         ends = list(accumulate(sizes, initial=0))
         start = 0
         while start < len(records):
@@ -286,10 +289,9 @@ class Producer:
             start = stop
 
     async def flush(self) -> None:
-        """Sends everything now, and waits until every record taken in before this call has its outcome.
+        """Sends everything now, and waits until every record accepted before this call has its outcome.
 
-        Raises the first error that no `await` on a delivery has asked about yet: a record that nobody watches does
-        not get lost in silence.
+        Raises the first error of a record whose delivery nobody has awaited, so that such failures are not silent.
         """
         self._sender.hurry()
         for batch in [queue.last for queue in self._sender.accumulator.queues()]:
@@ -301,7 +303,8 @@ class Producer:
 
 
 def _by_queue(route: TopicRoute, triples: Sequence[RecordLike]) -> dict[PartitionQueue, list[int]]:
-    """Returns the positions of the records of each partition, in order; those without a key go to the sticky one."""
+    """Returns the indices of the records by partition queue, in order; records without a key go to the sticky
+    partition."""
     positions: dict[PartitionQueue, list[int]] = {}
     for position, triple in enumerate(triples):
         key = triple[1]

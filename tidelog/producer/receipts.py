@@ -1,4 +1,4 @@
-"""The answers of brokers to produce requests, as one receipt per batch: of one partition, or of many."""
+"""Parsers of brokers' responses to produce requests into one receipt per batch, for one partition or many."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ _ANSWER = msgspec.json.Decoder(_Answer)
 
 
 def parse_receipts(body: bytes, batch_count: int) -> list[BatchReceipt]:
-    """Returns the receipts of a request's batches; an empty body (acks=0) promises nothing.
+    """Returns the receipts of a request's batches. An empty body (acks=0) gives receipts without offsets.
 
-    Raises `NoAnswer`, since what is no receipt leaves the outcome open.
+    Raises `NoAnswer` for a malformed body, since the outcome is unknown then.
     """
     if not body:
         return [BatchReceipt(None, -1, (), "none")] * batch_count
@@ -54,9 +54,10 @@ def parse_receipts(body: bytes, batch_count: int) -> list[BatchReceipt]:
 
 
 def parse_many(body: bytes, sent: Sequence[tuple[TopicPartition, int]]) -> list[list[BatchReceipt] | TidelogError]:
-    """Returns the receipts of each partition with so many batches, or the error that was said of it.
+    """Returns for each partition the receipts of its batches, or its error; `sent` lists the partitions and their
+    numbers of batches.
 
-    Raises `NoAnswer` if the answer is not about these partitions, in this order.
+    Raises `NoAnswer` if the response is not about these partitions in this order.
     """
     if not body:
         return [parse_receipts(body, batch_count) for _, batch_count in sent]
@@ -87,7 +88,7 @@ def _receipts(answer: _Answer, batch_count: int) -> list[BatchReceipt]:
 
 
 def fill_in(receipts: list[BatchReceipt], batches: list[Batch]) -> list[BatchReceipt]:
-    """Counts back from each known base offset to the unknown ones before it, for batches appended without a gap."""
+    """Computes unknown base offsets backwards from the next known one, for batches that were appended without a gap."""
     filled = list(receipts)
     for index in range(len(filled) - 2, -1, -1):
         following = filled[index + 1].base_offset

@@ -1,10 +1,10 @@
-"""The producer's loop: takes what is ready, sends it, and sees every batch to its end.
+"""The producer's sender: per partition a task that sends due batches, retries, and settles every batch.
 
-One request is in flight per partition. It holds all batches that are ready, so a slow broker makes requests larger,
-not more, and each of its fsyncs covers more; and order needs no further thought, because nothing is sent after a
-request before its fate is sealed. (Two in flight gained nothing measurable where the disk is the limit, and would make
-every retry a question of order.) What partitions of one broker send at a time travels together (`lanes`), and comes
-back as an outcome for each: retries, numbers and rerouting stay each partition's own.
+One request is in flight per partition. It contains all due batches, so a slow broker makes requests larger, not more
+numerous, with more records per fsync. Order is trivial, because nothing is sent before the outcome of the preceding
+request is known. (Two requests in flight gained nothing measurable with the disk as the limit, and would make every
+retry a question of order.) Concurrent requests of several partitions to one broker are combined (`lanes`) with an
+outcome for each partition: retries, sequence numbers and leader changes are handled per partition.
 
 A partition with nothing to send has no task, at most a timer for its linger.
 """
@@ -36,10 +36,10 @@ from tidelog.transport.session import ClusterSession, needs_refresh
 logger = logging.getLogger(__name__)
 
 BATCHES_MAX = 1024
-"""Batches of one request; a broker would take more."""
+"""Maximum batches per request, below the broker's limit."""
 FAILED_REMEMBERED = 1024
 RETRY_TURN_S = 0.02
-"""Retries begin at multiples of this, so that partitions that failed together, or for one reason, go again together."""
+"""Seconds: retries start at multiples of this, so that partitions that failed together are retried in one request."""
 
 
 class _NewProducerId(msgspec.Struct, frozen=True):
@@ -50,10 +50,10 @@ _PRODUCER_ID = msgspec.json.Decoder(_NewProducerId)
 
 
 class _Request:
-    """Batches that are sent together until they are settled together; none before the first try departs.
+    """Batches that are sent together until they are settled together; empty before the first attempt is sent.
 
-    `stamp` is the first batch's, once numbered. `unknown_tries` counts the tries, the one under way included, that
-    may have left a copy in the log.
+    `stamp` is the producer id, epoch and first sequence of the first batch, once numbered. `unknown_tries` counts the
+    attempts, including the one in flight, that may have appended the batches.
     """
 
     __slots__ = ("batches", "deadline_s", "queue", "stamp", "unknown_tries")
@@ -67,7 +67,7 @@ class _Request:
 
 
 class Sender:
-    """Owns the accumulator and a task per partition that has something under way."""
+    """Owns the accumulator, and a task for each partition with a request in flight."""
 
     def __init__(self, session: ClusterSession, options: ProducerOptions) -> None:
         self.accumulator = Accumulator(
@@ -86,14 +86,14 @@ class Sender:
         self._lanes = Lanes(session, options)
         self._sequences = Sequences() if options.is_idempotent else None
         self._id_asked: asyncio.Future[TidelogError | None] | None = None
-        """Done when an answer to the one question for a producer id has come."""
+        """The request for a producer id in progress, which all waiting partitions share."""
         self._tasks: dict[PartitionQueue, asyncio.Task[None]] = {}
         self._timers: dict[PartitionQueue, asyncio.TimerHandle] = {}
 
     # -- when to send --------------------------------------------------------------------------------------------
 
     def notice(self, queue: PartitionQueue) -> None:
-        """Sees to it that a queue's batches are taken when they are due."""
+        """Starts the queue's task now if a batch is due, else sets a timer."""
         due_s = queue.due_s
         if due_s is None or queue in self._tasks:  # a running task looks again before it ends
             return
@@ -104,7 +104,7 @@ class Sender:
             self._timers[queue] = loop.call_at(due_s, self._on_timer, queue)
 
     def hurry(self) -> None:
-        """Ends the linger of everything."""
+        """Ends the linger of all batches."""
         for queue in self.accumulator.queues():
             if queue.open is not None:
                 queue.hurry(queue.open)
@@ -114,7 +114,8 @@ class Sender:
         self.notice(queue)
 
     async def close(self) -> None:
-        """Stops all tasks. What is not settled by now fails: unknown if it was under way, else surely not sent."""
+        """Cancels all tasks. Records without an outcome fail: with unknown outcome if they were in flight, else as
+        certainly not sent."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
@@ -129,7 +130,7 @@ class Sender:
     # -- sending -------------------------------------------------------------------------------------------------
 
     async def _drain(self, queue: PartitionQueue) -> None:
-        """Sends one request after the other while there is something to take."""
+        """Sends one request after the other while batches of the partition are due."""
         now_s = asyncio.get_running_loop().time
         try:
             while (oldest := self.accumulator.due(queue, now_s())) is not None:
@@ -139,7 +140,7 @@ class Sender:
         self.notice(queue)
 
     async def _deliver(self, request: _Request) -> None:
-        """Sees one request to its end: every batch of it is settled when this returns or raises."""
+        """Sends a request with retries until each of its batches is settled."""
         try:
             await self._try_until_settled(request)
         except BaseException as error:
@@ -174,8 +175,8 @@ class Sender:
         self._give_up(request, expired(uncertain=request.unknown_tries > 0), expiry)
 
     async def _attempt(self, request: _Request) -> tuple[TidelogError | None, float]:
-        """Tries once. Returns the error and the seconds the broker asked to wait, or None if the batches are
-        settled."""
+        """Makes one attempt. Returns the error and the `Retry-After` seconds of the broker; the error is None once the
+        batches are settled."""
         left_s = request.deadline_s - asyncio.get_running_loop().time()
         queue = request.queue
         try:
@@ -195,7 +196,7 @@ class Sender:
         return outcome.error, outcome.retry_after_s
 
     def _load(self, request: _Request) -> list[bytearray]:
-        """Returns the encoded batches of a request that departs; none if the producer has closed meanwhile."""
+        """Returns the encoded batches of a request that is being sent; none if the producer was closed meanwhile."""
         if not request.batches:
             now_s, bytes_max = asyncio.get_running_loop().time(), self._options.max_request_size
             request.batches = self.accumulator.take(request.queue, now_s, bytes_max=bytes_max, batches_max=BATCHES_MAX)
@@ -223,7 +224,7 @@ class Sender:
         request.stamp = stamps[0]
 
     async def _adopt_id(self, sequences: Sequences, timeout_s: float) -> None:
-        """Gets a producer id: the first of many partitions asks, for all that wait for one by then."""
+        """Gets a producer id; concurrent callers share one request for it."""
         if self._id_asked is not None:
             failure = await asyncio.shield(self._id_asked)
             if failure is not None:
@@ -242,7 +243,7 @@ class Sender:
             id_asked.set_result(outcome)
 
     async def _new_producer_id(self, timeout_s: float) -> ProducerId:
-        """Asks for a producer id. Whatever goes wrong, no record was sent: indefinite errors become definite."""
+        """Requests a producer id from a broker. All errors are raised as definite, since no record was sent."""
         target = f"/v3/clusters/{self._session.cluster_id}/producer-ids"
         try:
             body = await self._session.call("POST", target, timeout_s=timeout_s)
@@ -260,8 +261,8 @@ class Sender:
     # -- ends ----------------------------------------------------------------------------------------------------
 
     def _give_up(self, request: _Request, verdict: Verdict, error: TidelogError) -> None:
-        """Fails a request, and puts the numbering in order for what comes after it. Of one that never departed, fails
-        the oldest batch: the others have time left."""
+        """Fails a request, and rewinds or bumps its partition's sequence numbers. If it was never sent, only the
+        partition's oldest batch fails."""
         partition = request.queue.partition
         if not request.batches:
             now_s, bytes_max = asyncio.get_running_loop().time(), self._options.max_request_size
@@ -300,7 +301,7 @@ class Sender:
                 self._fail(batch, error)
 
     def _abandon(self, error: TidelogError) -> None:
-        """Fails everything that waits in the queues."""
+        """Fails all batches in the queues."""
         for queue in self.accumulator.queues():
             if queue.open is not None:
                 self.accumulator.seal(queue)
@@ -316,7 +317,7 @@ class Sender:
         batch.settle(error)
 
     def take_unreported(self) -> TidelogError | None:
-        """Returns the first failure since the last call that nobody has asked about; each is returned once."""
+        """Returns the first error since the last call that nobody has awaited; each error is returned once."""
         failed, self._failed = self._failed, deque(maxlen=FAILED_REMEMBERED)
         for batch in failed:
             if batch.asked < batch.record_count and isinstance(batch.outcome, TidelogError):
@@ -329,7 +330,7 @@ class Sender:
 
 
 def _until_shared_turn(now_s: float, wait_s: float) -> float:
-    """Returns the seconds from now to the first turn for retries after a wait."""
+    """Returns the seconds from now to the first multiple of `RETRY_TURN_S` after a wait."""
     return math.ceil((now_s + wait_s) / RETRY_TURN_S) * RETRY_TURN_S - now_s
 
 

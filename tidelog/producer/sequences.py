@@ -1,15 +1,15 @@
-"""Idempotent numbering: every record of a partition has a number, so that a broker recognises what it has.
+"""Sequence numbers of the idempotent producer, by which brokers recognise duplicate batches.
 
 A batch carries (producer id, epoch, sequence of its first record). Sequences count per partition, modulo 2**31. The
-broker appends only the next one: a repeated batch gets its original offsets, a gap is refused. Hence:
+broker appends only the next one: a duplicate batch gets its original offsets, a gap is rejected. Hence:
 
-- *Assign at the first send*, in queue order, and never again: a retry carries the same numbers.
-- *Rewind* when a batch surely was not appended and will not be: its numbers are free for the next one.
-- *Bump* the partition's epoch, and start again at 0, when that cannot be known: a late copy of the old request is
-  then fenced instead of being appended after newer records. Brokers judge per partition, so others keep theirs.
+- *Assign at the first attempt*, in queue order, and never again: a retry carries the same numbers.
+- *Rewind* when a batch was certainly not appended and will not be: its numbers are free for the next batch.
+- *Bump* the partition's epoch, and restart at 0, when that is unknown: a delayed copy of the old request is then fenced
+  instead of being appended after newer records. Brokers check per partition, so other partitions keep their epoch.
 
 Kafka bumps epochs the same way (KIP-360), for all partitions at once. Rewinding is exact only because a partition has
-one request in flight: no later numbers are out yet.
+one request in flight, so no later numbers have been sent.
 
 Pure.
 """
@@ -26,7 +26,7 @@ EPOCH_MAX = 2**15 - 1
 
 
 class Stamp(NamedTuple):
-    """The producer's part of a batch header: producer id, epoch, first sequence."""
+    """The producer fields of a batch header: producer id, epoch, first sequence."""
 
     producer_id: ProducerId
     epoch: int
@@ -35,7 +35,7 @@ class Stamp(NamedTuple):
 
 @dataclass(slots=True)
 class _Trail:
-    """The numbering of one partition: `next_sequence` goes to the next batch sent for the first time."""
+    """The numbering of one partition: `next_sequence` is for the next batch that is sent for the first time."""
 
     producer_id: ProducerId
     epoch: int = 0
@@ -43,29 +43,31 @@ class _Trail:
 
 
 class Sequences:
-    """The numbering of one producer, by partition. A partition without a trail needs a producer id first."""
+    """The sequence numbers of one producer, by partition. A partition without a trail (`_Trail`, its numbering) needs a
+    producer id first."""
 
     def __init__(self) -> None:
         self._producer_id: ProducerId | None = None
         self._trails: dict[TopicPartition, _Trail] = {}
 
     def adopt(self, producer_id: ProducerId) -> None:
-        """Takes a producer id into use, for all partitions that have no trail."""
+        """Uses this producer id for all partitions that are not numbered yet."""
         self._producer_id = producer_id
 
     @property
     def needs_id(self) -> bool:
-        """True if `adopt` must come before the next `assign`."""
+        """True if there is no producer id, so that `adopt` must be called before the next `assign`."""
         return self._producer_id is None
 
     def begin(self, partition: TopicPartition) -> None:
-        """Gives a partition a trail, if it has none: it can `assign` then, whatever becomes of the producer id."""
+        """Starts the numbering of a partition with the present producer id, unless it has one; it then keeps
+        this id."""
         if partition not in self._trails:
             assert self._producer_id is not None
             self._trails[partition] = _Trail(self._producer_id)
 
     def assign(self, partition: TopicPartition, record_count: int) -> Stamp:
-        """Numbers the next batch of a partition."""
+        """Returns the producer id, epoch and first sequence for the next batch of a partition."""
         assert record_count > 0
         self.begin(partition)
         trail = self._trails[partition]
@@ -74,15 +76,16 @@ class Sequences:
         return stamp
 
     def rewind(self, partition: TopicPartition, stamp: Stamp) -> None:
-        """Takes back `stamp` and all assigned after it: the batches surely are not in the log and never will be."""
+        """Makes the numbers of `stamp` and all later ones available again, for batches that are certainly not in the
+        log and never will be."""
         trail = self._trails[partition]
         assert (trail.producer_id, trail.epoch) == stamp[:2]
         trail.next_sequence = stamp.base_sequence
 
     def bump(self, partition: TopicPartition) -> None:
-        """Fences all that was sent to a partition so far, and starts again at 0.
+        """Bumps the epoch of a partition, which fences its earlier batches, and restarts its sequences at 0.
 
-        A producer id whose epochs are used up is dropped, by this partition and for new ones: `needs_id` is true then.
+        A producer id with exhausted epochs is dropped for this partition and for new ones; `needs_id` is true then.
         """
         trail = self._trails[partition]
         if trail.epoch == EPOCH_MAX:

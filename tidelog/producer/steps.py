@@ -1,10 +1,11 @@
-"""How much memory an open batch holds: a step that its records fit in, and the next one when they do not.
+"""The memory steps of an open batch: it reserves the smallest step that holds its records, and the next one when
+needed.
 
     1 KiB -> 2 KiB -> 4 KiB -> ... -> `batch_size`
 
-Kafka's `BufferPool` hands out `batch.size` whole. Then 512 partitions that are written to in turn use up 32 MiB with a
-record each. With steps a batch holds at most twice its records, and 10,000 partitions fit. The first batch of 64 KiB
-asks seven times instead of once; where partitions are few, those after it begin where it ended.
+Kafka's `BufferPool` hands out whole `batch.size` buffers. Then 512 partitions that are written in turn use up 32 MiB
+with one record each. With steps a batch reserves at most twice its records, and 10,000 partitions fit. The first batch
+of 64 KiB reserves seven times instead of once; with few partitions, later batches start at the last step.
 
 Pure.
 """
@@ -18,8 +19,7 @@ FACTOR: Final = 2
 
 
 def step_for(needed_bytes: int, batch_bytes: int) -> int:
-    """Returns the smallest step that holds so many bytes; a record that is larger than any batch has one of its
-    size."""
+    """Returns the smallest step of at least `needed_bytes`; for a record larger than any batch, its own size."""
     step = FIRST_BYTES
     while step < needed_bytes and step < batch_bytes:
         step *= FACTOR

@@ -1,6 +1,6 @@
-"""The meaning of an error for the request it hit: the definite/indefinite rule, spelled out for producing.
+"""The reaction of the producer to a produce error: the rules for definite and indefinite errors.
 
-    error of a try                            numbered                         not numbered
+    error of an attempt                       numbered                         not numbered
     ----------------------------------------  -------------------------------  ------------------
     definite, retriable (503, 507, 408, 429)  RETRY                            RETRY
     definite, final (400, 413, 404, ...)      FAIL                             FAIL
@@ -8,11 +8,13 @@
     sequence gap (40904)                      RENUMBER                         FAIL
     fenced (40905)                            FATAL                            FATAL
 
-Once a try ended indefinitely the request is *uncertain*: an earlier copy may be in the log, so a later definite error
-only speaks for itself. Whatever would have been a definite FAIL is then a LOSE: the records' fate is unknown.
+Numbered batches have idempotent sequence numbers. After an indefinite attempt a request is *uncertain*: an earlier copy
+may be in the log, so a later definite error is only about the later attempt. A FAIL then becomes LOSE: the outcome of
+the records is unknown.
 
-A gap on a certain request means that the broker lost records it had acknowledged, or forgot the producer: the batch is
-surely not in the log, and goes out again under a bumped epoch. On an uncertain one that would risk a second copy.
+A gap for a certain request means that the broker lost records it had acknowledged, or forgot the producer: the batch is
+certainly not in the log, and is sent again under a bumped epoch. For an uncertain request that would risk a second
+copy.
 
 Pure.
 """
@@ -25,7 +27,7 @@ from tidelog.model.errors import OutOfOrderSequence, ProducerFenced, TidelogErro
 
 
 class Verdict(enum.Enum):
-    """The next act of the sender."""
+    """The sender's reaction to a produce error."""
 
     RETRY = "send the same bytes again"
     RENUMBER = "bump the epoch, number anew, send again"
@@ -35,7 +37,8 @@ class Verdict(enum.Enum):
 
 
 def judge(error: TidelogError, *, numbered: bool, uncertain: bool) -> Verdict:
-    """Returns the verdict on `error`; `uncertain`: a try before this one may have appended the batches."""
+    """Returns the reaction to `error`. `numbered`: the batches have sequence numbers; `uncertain`: an earlier attempt
+    may have appended them."""
     if isinstance(error, ProducerFenced):
         return Verdict.FATAL
     if not error.definite:
@@ -48,5 +51,5 @@ def judge(error: TidelogError, *, numbered: bool, uncertain: bool) -> Verdict:
 
 
 def expired(*, uncertain: bool) -> Verdict:
-    """Returns the verdict when the delivery timeout has passed."""
+    """Returns the reaction to an expired delivery timeout: lost if the outcome is `uncertain`, else failed."""
     return Verdict.LOSE if uncertain else Verdict.FAIL

@@ -4,8 +4,12 @@ The timeout of a request allows for the slowest answer, so it is too long for de
 process, an event loop that waits for a disk). Instead:
 
 - Every response shows that the broker runs.
-- If a response is overdue, and no response at all has come for `QUIET_S`, the broker is sent a cheap probe. It has to answer the probe soon, not the overdue request.
-- If the probe is not answered either, the broker is *silent*: all waits for its responses end with `Silent`. The time allowed for a probe follows from the slowest recent response: under load everything is slow, and clients that gave up would resend and add to the load. Between brokers most requests wait by themselves for unknown times, so there only the responses to probes count beyond `slow_s_max`.
+- If a response is overdue, and no response at all has come for `QUIET_S`, the broker is sent a cheap probe. It has to
+  answer the probe soon, not the overdue request.
+- If the probe is not answered either, the broker is *silent*: all waits for its responses end with `Silent`. The time
+  allowed for a probe follows from the slowest recent response: under load everything is slow, and clients that gave up
+  would resend and add to the load. Between brokers most requests wait by themselves for unknown times, so there only
+  the responses to probes count beyond `slow_s_max`.
 
 A request that waits by itself, such as a long poll, is overdue only after its own wait. A client whose process was
 stopped reads the responses that arrived meanwhile before it can find a broker silent, since a probe takes at least one
