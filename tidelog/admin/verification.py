@@ -1,9 +1,9 @@
-"""Comparing the replicas of a partition while they serve: is everything that is committed on every one of them, whole?
+"""Comparison of a partition's replicas while they serve: does each one have all committed records, undamaged?
 
-The replicas are walked side by side, range by range, up to the lowest of their high watermarks. Each reads and checks
-its own batches and answers with a checksum of what its catalog names; so a few bytes for each range cross the network.
-Where checksums differ, the batches of that range are named and the first that differs is found. What is damaged the
-brokers repair by themselves; after the walk each damaged batch is looked at again, until it is whole or time is up.
+The replicas are compared range by range, up to the lowest of their high watermarks. Each broker reads and checks its
+own batches and responds with a checksum over its catalog's entries, so only a few bytes per range cross the network.
+Where checksums differ, the batches of the range are listed and the first different one is found. Brokers repair damage
+themselves; after the comparison each damaged batch is checked again until it is repaired or time is up.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ POLL_S = 0.25
 
 
 Ask = Callable[..., Awaitable[ReplicaVerification]]
-"""Verifies a replica, as `AdminClient.verify_replica` does."""
+"""A function that verifies one replica: `AdminClient.verify_replica`."""
 
 
 @dataclass(slots=True)
 class ReplicaCheck:
-    """The findings about one replica."""
+    """The result for one replica."""
 
     broker_id: int
     damaged: list[DamagedOffsets] = field(default_factory=list)
-    """Damaged, and not repaired in time."""
+    """Damaged offsets that were not repaired in time."""
     repaired: list[DamagedOffsets] = field(default_factory=list)
-    """Found damaged, and whole since."""
+    """Offsets that were damaged at first and are repaired."""
     differs_at: int | None = None
-    """The first offset at which it holds another batch than the replica that it was compared with."""
+    """The first offset with a different batch than the reference replica; None if all are the same."""
     error: str | None = None
-    """Why it could not be verified."""
+    """The reason why the replica could not be verified; None if it was."""
 
     @property
     def is_whole(self) -> bool:
-        """Returns True if everything committed is there, now."""
+        """Returns True if the replica has all committed records, undamaged."""
         return not self.damaged and self.differs_at is None and self.error is None
 
 
 @dataclass(frozen=True, slots=True)
 class GoodCopies:
-    """So many replicas hold [start_offset, end_offset) whole, as far as is known."""
+    """The number of replicas with an undamaged copy of the offsets [start_offset, end_offset), as far as known."""
 
     start_offset: int
     end_offset: int
@@ -55,7 +55,7 @@ class GoodCopies:
 
 @dataclass(slots=True)
 class PartitionCheck:
-    """The replicas of one partition, compared over [start_offset, end_offset)."""
+    """The comparison of one partition's replicas over the offsets [start_offset, end_offset)."""
 
     topic: str
     partition: int
@@ -63,18 +63,18 @@ class PartitionCheck:
     start_offset: int = 0
     end_offset: int = 0
     bytes: int = 0
-    """The bytes that one replica has read."""
+    """Bytes read by one replica."""
     has_leader: bool = True
-    """False if nobody tells what is committed: replicas that are equal may all lack it."""
+    """False if there is no leader to state the high watermark: equal replicas may all lack committed records."""
 
     @property
     def is_whole(self) -> bool:
-        """Returns True if all replicas are whole, and a leader tells what they have to hold."""
+        """Returns True if there is a leader and all replicas have all committed records, undamaged."""
         return self.has_leader and all(replica.is_whole for replica in self.replicas)
 
     def good_copies(self) -> list[GoodCopies]:
-        """Returns how many good copies there are of each range, in order of offsets. A replica that could not be
-        verified has none, and one that differs has none from there on, as far as is known."""
+        """Returns the number of undamaged copies of each range, in order of offsets. A replica that could not be
+        verified counts as none; one that differs counts up to the difference."""
         start, end = self.start_offset, self.end_offset
         bad = {
             replica.broker_id: [
@@ -93,12 +93,12 @@ class PartitionCheck:
         return found
 
     def scarce(self) -> list[GoodCopies]:
-        """Returns the ranges of which one good copy is left, or none, where there should be more."""
+        """Returns the ranges with one undamaged copy or none, in a partition with more replicas."""
         return [one for one in self.good_copies() if one.copies <= 1 and one.copies < len(self.replicas)]
 
 
 class PartitionVerifier:
-    """The verifier of one partition. `advance` is told how many offsets of it were compared."""
+    """Verifies one partition. `advance` is called with the number of newly compared offsets."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class PartitionVerifier:
         *,
         has_leader: bool = True,
     ) -> None:
-        """`replicas[0]` is what the others are compared with; brokers that are `down` are not asked."""
+        """`replicas[0]` is the reference for the others; brokers in `down` are not asked."""
         self._verify = ask
         self._advance = advance
         checks = [
@@ -121,14 +121,13 @@ class PartitionVerifier:
         self._found = PartitionCheck(topic, partition, checks, has_leader=has_leader)
 
     async def verify(self) -> PartitionCheck:
-        """Compares the replicas, and waits for their repairs. Never raises, as `compare`."""
+        """Compares the replicas, and waits for repairs. Errors of replicas are in the result."""
         found = await self.compare()
         await await_repairs([self])
         return found
 
     async def compare(self) -> PartitionCheck:
-        """Walks the replicas, without waiting for repairs. Never raises for a replica that cannot be asked: it is told
-        with the others."""
+        """Compares the replicas, without waiting for repairs. Errors of replicas are in the result."""
         found = self._found
         extents = [await self._ask(replica, 0, 0) for replica in found.replicas]
         known = [extent for extent in extents if extent is not None]
@@ -145,7 +144,7 @@ class PartitionVerifier:
         return found
 
     async def _compare(self, offset: int) -> int | None:
-        """Compares one range; returns the offset where it ends, or None if nobody can be asked any more."""
+        """Compares one range of offsets; returns its end, or None if no replica can be asked any more."""
         end = self._found.end_offset
         first: ReplicaVerification | None = None
         for replica in self._found.replicas:
@@ -161,7 +160,7 @@ class PartitionVerifier:
         return None if first is None else min(max(first.next_offset, offset + 1), end)
 
     async def _first_difference(self, replica: ReplicaCheck, other: int, offset: int, to: int) -> int | None:
-        """None if there is none after all: one of them has only come less far."""
+        """Returns the first offset where two replicas differ; None if they are the same, and one only read less far."""
         mine = await self._ask(replica, offset, to, names_batches=True)
         theirs = await self._ask(ReplicaCheck(other), offset, to, names_batches=True)
         if mine is None or theirs is None:
@@ -191,7 +190,7 @@ class PartitionVerifier:
             return None
 
     async def look_again(self) -> bool:
-        """Looks whether what was found damaged is whole by now; True if all is."""
+        """Checks the damaged offsets again; returns True if all are repaired."""
         for replica in self._found.replicas:
             for damaged in list(replica.damaged):
                 again = await self._ask(replica, damaged.start_offset, damaged.end_offset)
@@ -202,8 +201,8 @@ class PartitionVerifier:
 
 
 async def await_repairs(verifiers: Sequence[PartitionVerifier]) -> None:
-    """Gives brokers time to repair what was found damaged: of all partitions at once, since what nobody can repair now
-    would otherwise hold up every partition for as long."""
+    """Waits until the brokers have repaired the damage of all partitions, or time is up. The partitions share one wait,
+    so that irreparable ones do not delay each other."""
     loop = asyncio.get_running_loop()
     give_up_s = loop.time() + REPAIR_S_MAX
     waiting = list(verifiers)
@@ -214,7 +213,8 @@ async def await_repairs(verifiers: Sequence[PartitionVerifier]) -> None:
 
 
 def _are_alike(one: ReplicaVerification, other: ReplicaVerification) -> bool:
-    """Ranges that do not begin together cannot be compared: something was deleted meanwhile."""
+    """Returns True if two results agree. Results with different start offsets cannot be compared, since records were
+    deleted meanwhile, and count as equal."""
     if one.offset != other.offset:
         return True
     return (one.checksum, one.next_offset) == (other.checksum, other.next_offset)
@@ -222,12 +222,13 @@ def _are_alike(one: ReplicaVerification, other: ReplicaVerification) -> bool:
 
 @dataclass(slots=True)
 class BrokerCheck:
-    """Tells of what a broker keeps besides logs: journals, the metadata log, snapshots, facts in two copies."""
+    """The result for a broker's files other than logs: journals, the metadata log, snapshots, and small files kept in
+    two copies."""
 
     broker_id: int
     checked: list[CheckedFiles] = field(default_factory=list)
     error: str | None = None
-    """Why it could not be verified, or not to the end."""
+    """The reason why the files could not be verified completely; None if they were."""
 
     @property
     def is_whole(self) -> bool:
@@ -236,7 +237,7 @@ class BrokerCheck:
 
 
 async def verify_broker(ask: Callable[..., Awaitable[BrokerVerification]], broker_id: int) -> BrokerCheck:
-    """Has one broker verified, whatever comes of it. `ask` is `AdminClient.verify_broker`."""
+    """Verifies one broker's files; errors are in the result. `ask` is `AdminClient.verify_broker`."""
     check = BrokerCheck(broker_id)
     is_last, after = False, ""
     try:

@@ -1,6 +1,6 @@
-"""The `tidelog` command: one module a subcommand, imported only when it is the one that was typed.
+"""The `tidelog` command: one module per subcommand, imported only if that subcommand was typed.
 
-Commands are thin. They read the command line, call what a Python program would call (`AdminClient`, `Producer`,
-`Consumer`, `tidelog.broker.assembly`), and show the outcome: a table for people, one JSON document for programs.
-`main` decides what is imported and what an exit status means; `terminal` alone writes.
+Commands are thin. They parse the command line, call the Python API (`AdminClient`, `Producer`, `Consumer`,
+`tidelog.broker.assembly`), and print the result: a table, or one JSON document. `main` decides what is imported and the
+meaning of exit statuses; only `terminal` writes.
 """

@@ -1,4 +1,4 @@
-"""`tidelog acl`: who may do what, through the admin client."""
+"""`tidelog acl`: lists and changes access rights, through the admin client."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ app = typer.Typer(help="Say who may do what: add, list, remove and check ACLs.",
 
 
 class Permission(StrEnum):
-    """Names what an ACL does with what it fits."""
+    """The effect of an ACL on matching requests."""
 
     ALLOW = "allow"
     DENY = "deny"
@@ -62,7 +62,7 @@ def add(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: Json = False,
 ) -> None:
-    """Allow a principal something, or deny it.
+    """Add ACLs that allow or deny a principal operations on a resource.
 
     \b
     Examples:
@@ -97,7 +97,7 @@ def list_acls(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: Json = False,
 ) -> None:
-    """List ACLs: all, or those of a principal, or those that fit a resource.
+    """List ACLs: all, those of a principal, or those that match a resource.
 
     \b
     Examples:
@@ -123,7 +123,7 @@ def remove(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: Json = False,
 ) -> None:
-    """Remove ACLs of a principal on a resource; says which those were.
+    """Remove ACLs of a principal on a resource, and show them.
 
     \b
     Examples:
@@ -165,7 +165,7 @@ def check(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: Json = False,
 ) -> None:
-    """Say whether a principal may do something, by the ACLs in force. Exits with 1 if not.
+    """Check whether a principal may perform an operation, by the ACLs in force. Exits with 1 if not.
 
     \b
     Example:
@@ -181,7 +181,7 @@ def check(
 
 
 def print_acls(acls: Sequence[AclDescription]) -> None:
-    """A table of ACLs, or that there are none."""
+    """Prints a table of ACLs, or that there are none."""
     if not acls:
         print("there are no ACLs")
         return

@@ -1,4 +1,4 @@
-"""`tidelog admin`: a statement on the command line, many on standard input, or a conversation on a terminal."""
+"""`tidelog admin`: runs a statement from the command line, statements from standard input, or an interactive prompt."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _perform(
 
 
 def _once(text: str, do: Do) -> int:
-    """Does what `text` says. The exit status; errors other than those of the statement are raised."""
+    """Runs the statement `text`; returns the exit status. Prints syntax errors; raises all others."""
     try:
         meant = parse(text)
     except StatementError as error:
@@ -107,7 +107,8 @@ def _once(text: str, do: Do) -> int:
 
 
 def _all(do: Do) -> int:
-    """The statements of standard input, one a line, up to the first that fails. Empty lines and `#` lines are none."""
+    """Runs the statements of standard input, one per line, up to the first that fails. Ignores empty lines and `#`
+    comments."""
     with open(STDIN, closefd=False, errors="replace") as lines:
         for line in lines:
             text = line.strip()
@@ -122,7 +123,7 @@ def _all(do: Do) -> int:
 
 
 def _converse(do: Do) -> int:
-    """Statements from the prompt until the end of input or `exit`. An error ends only its statement."""
+    """Runs statements from the prompt until the end of input or `exit`. An error ends only its statement."""
     import readline  # noqa: PLC0415 - changes the terminal, so only where there is a conversation
 
     history = _history_file()
@@ -143,7 +144,7 @@ def _converse(do: Do) -> int:
 
 
 def _answer(do: Do) -> bool:
-    """Asks for a statement and does what it says. False if there will be no more."""
+    """Reads a statement from the prompt and runs it; returns False at the end."""
     try:
         text = input(PROMPT).strip()
     except EOFError:
@@ -162,7 +163,7 @@ def _answer(do: Do) -> bool:
 
 
 def _survive(text: str, do: Do) -> int:
-    """As `_once`, with all errors printed."""
+    """Runs the statement `text`; returns the exit status. Prints all errors."""
     try:
         return _once(text, do)
     except TidelogError as error:
@@ -180,6 +181,6 @@ def _completion(text: str, number: int) -> str | None:
 
 
 def _history_file() -> Path:
-    """Where the XDG base directory specification puts what a program remembers."""
+    """Returns the path of the prompt's history file, by the XDG base directory specification."""
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(state) / "tidelog" / "admin_history"

@@ -1,4 +1,4 @@
-"""`tidelog bench`: the workloads of `tidelog.bench`, with a progress bar and their figures as a table."""
+"""`tidelog bench`: runs the workloads of `tidelog.bench`, with a progress bar, and prints the results as a table."""
 
 from __future__ import annotations
 
@@ -80,9 +80,9 @@ def produce(
     history: History = None,
     as_json: Json = False,
 ) -> None:
-    """Write records as fast as possible.
+    """Measure the throughput of a producer.
 
-    Every one is acknowledged. Latency is that of records that wait in a full producer.
+    Every record is acknowledged. The latency is that of records waiting in a full producer.
 
     \b
     Example:
@@ -105,9 +105,9 @@ def consume(
     history: History = None,
     as_json: Json = False,
 ) -> None:
-    """Read records as fast as they come.
+    """Measure the throughput of a consumer.
 
-    Without --topic they are written first, outside the measurement.
+    Without --topic the records are written first, outside the measurement.
 
     \b
     Example:
@@ -133,9 +133,9 @@ def latency(
     history: History = None,
     as_json: Json = False,
 ) -> None:
-    """Write one record at a time.
+    """Measure the latency of single records.
 
-    How long until it is acknowledged, and until a consumer has it.
+    Shows the time until a record is acknowledged, and until a consumer has received it.
 
     \b
     Example:
@@ -162,9 +162,9 @@ def raw(
     history: History = None,
     as_json: Json = False,
 ) -> None:
-    """Post batches that were made beforehand.
+    """Measure produce requests with batches encoded beforehand.
 
-    What the broker can take, whatever a producer costs.
+    Shows the throughput of the broker without the cost of a producer.
 
     \b
     Example:

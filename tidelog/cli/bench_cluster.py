@@ -1,4 +1,5 @@
-"""Workloads of `tidelog bench` on clusters of their own: leaders die, a broker joins, one sleeps, a log rots."""
+"""Workloads of `tidelog bench` on their own clusters: failing leaders, a joining broker, a paused broker, a damaged
+log."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ def failover(
 ) -> None:
     """Kill leaders under load.
 
-    How long producers and consumers stand still, on brokers started for it, with replicas on three.
+    Shows for how long producers and consumers stall, on brokers started for the run, with three replicas.
 
     \b
     Examples:
@@ -56,9 +57,10 @@ def move(
     history: History = None,
     as_json: Json = False,
 ) -> None:
-    """Have a broker join under load.
+    """Add a broker under load.
 
-    How many replicas move to it, how well the throttle is kept, what the load notices, and whether all of it is there.
+    Shows how many replicas move to it, whether the throttle is kept, the effect on clients, and whether all records are
+    still there.
 
     \b
     Examples:
@@ -80,9 +82,9 @@ def pause(
 ) -> None:
     """Pause one of three brokers under load.
 
-    What a topic of each commit protocol notices of it, side by side: how long acknowledgements take before and
-    meanwhile, for how long there is none, and after how long the in-sync set goes on without the broker that sleeps;
-    and for how long a consumer group commits no offsets.
+    Shows the effect on one topic of each commit protocol: the latency of acknowledgements before and during the pause,
+    the longest time without one, the time until the in-sync set continues without the paused broker, and for how long a
+    consumer group commits no offsets.
 
     \b
     Examples:
@@ -104,8 +106,8 @@ def repair(
 ) -> None:
     """Damage batches of a partition under load.
 
-    How long it takes until a verification has found them all, and the leader has repaired them with the copies of two
-    other brokers; and how long acknowledgements take before and meanwhile.
+    Shows the time until a verification has found all of them and the leader has repaired them from the copies of two
+    other brokers, and the latency of acknowledgements before and meanwhile.
 
     \b
     Examples:
@@ -125,8 +127,8 @@ def scale(
 ) -> None:
     """Compute what a large cluster costs its controller.
 
-    No broker is started: the controller's own code is given the commands of so many, and what it takes of a processor,
-    and what every broker has to keep and to read, is measured.
+    No broker is started: the controller's own code processes the commands of a cluster of that size, and the CPU time,
+    and the bytes that every broker has to store and read, are measured.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""Workloads of `tidelog bench` about consumer groups, on clusters that are started for them."""
+"""Workloads of `tidelog bench` about consumer groups, on clusters started for them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidelog.cli.options import Json
 
 
 class Assignor(StrEnum):
-    """Who gets which partitions."""
+    """The assignor of a consumer group."""
 
     UNIFORM = "uniform"
     RANGE = "range"
@@ -33,10 +33,10 @@ def rebalance(
     history: History = None,
     as_json: Json = False,
 ) -> None:
-    """Have members join a group and leave it.
+    """Measure rebalances of a group that members join and leave.
 
-    How long until all is settled, how many partitions move beside the least that is possible, how many heartbeats that
-    takes, and for how long the coordinator keeps others waiting.
+    Shows the time until the assignment is stable, the number of moved partitions and the least possible one, the number
+    of heartbeats, and for how long the coordinator blocks other requests.
 
     \b
     Examples:
@@ -59,10 +59,10 @@ def idle_consumers(
     history: History = None,
     as_json: Json = False,
 ) -> None:
-    """Keep REST consumer instances that nobody asks anything.
+    """Measure idle REST consumer instances.
 
-    How much memory each takes, how fast they are made, and what producers notice of them. --records are written in each
-    half of a round.
+    Shows the memory per instance, how fast instances are created, and the effect on producers. --records are written in
+    each half of a round.
 
     \b
     Examples:

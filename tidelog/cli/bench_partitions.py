@@ -1,4 +1,4 @@
-"""Workload of `tidelog bench` about many partitions, on clusters that are started for it."""
+"""The workload of `tidelog bench` about many partitions, on clusters started for it."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ def partitions(
     history: History = None,
     as_json: Json = False,
 ) -> None:
-    """Make many partitions, and use them.
+    """Measure many partitions.
 
-    What a client of another topic notices while they are made, how much memory and idle time of a processor they take,
-    how long one record to each takes, and a start after all brokers were killed. Then, on other brokers, --records of
-    one producer over --spread partitions; and with --latency-at what one record to one partition takes beside so many.
+    Shows the effect of their creation on a client of another topic, their memory and idle CPU time, the time for one
+    record to each of them, and the start after all brokers were killed. Then, on other brokers, --records of one
+    producer over --spread partitions; and with --latency-at the latency of one partition beside so many others.
 
     \b
     Examples:

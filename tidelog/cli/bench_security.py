@@ -1,4 +1,4 @@
-"""Workloads of `tidelog bench` about security, on clusters that are started for them."""
+"""Workloads of `tidelog bench` about security, on clusters started for them."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def security(
 ) -> None:
     """Compare brokers with TLS, tokens and ACLs to brokers without.
 
-    Three clusters of three brokers run at once and take the same work in turn: batches of records of 100 bytes and of
-    1,000, and single records. What is lost against plain text is told, what a new connection costs a broker, and how
-    long finding out rights among 1,000 ACLs takes.
+    Three clusters of three brokers run at once and get the same work in turn: batches of records of 100 bytes and of
+    1,000, and single records. Shows the loss against plain text, the cost of a new connection for a broker, and the
+    time to check rights among 1,000 ACLs.
 
     \b
     Examples:
@@ -46,10 +46,10 @@ def revocation(
     history: History = None,
     as_json: Json = False,
 ) -> None:
-    """Take rights away from users who have reads and streams open.
+    """Revoke rights of users with open reads and streams.
 
-    How long until three brokers have ended all of these, and refuse what comes anew, counted from the answer to whoever
-    took the right away.
+    Shows the time until three brokers have ended all of these and reject new ones, counted from the response to the
+    revocation.
 
     \b
     Examples:
@@ -67,10 +67,10 @@ def guesses(
     history: History = None,
     as_json: Json = False,
 ) -> None:
-    """Guess passwords and names of topics, and time the refusals.
+    """Guess passwords and names of topics, and time the rejections.
 
-    How far apart in time the answers about users are that exist and that do not, and about topics that may not be seen
-    and that do not exist; and how long the reads of others take, alone and while passwords are tried without end.
+    Shows the difference in time between responses about existing and unknown users, and about hidden and unknown
+    topics; and the latency of other users' reads, alone and during continuous guesses.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`tidelog broker`: the brokers of a cluster are listed, described and removed, through the admin client."""
+"""`tidelog broker`: lists, describes and removes brokers, through the admin client."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Level = Annotated[
 def list_brokers(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
     """List all brokers, live and fenced.
 
-    A fenced broker is registered, but not heard of now; it leads nothing until it is.
+    A fenced broker is registered but sends no heartbeats; it leads nothing meanwhile.
 
     \b
     Examples:
@@ -44,9 +44,10 @@ def list_brokers(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False
 
 @app.command()
 def describe(node_id: NodeId, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
-    """Show a broker, what it has, and its settings.
+    """Show a broker, its replicas, and its settings.
 
-    Of the settings only those that are no defaults; --json has all. A broker that does not answer cannot show its own.
+    Settings with their defaults are left out, except with --json. A broker that does not respond cannot show its
+    settings.
 
     \b
     Example:
@@ -64,10 +65,10 @@ def describe(node_id: NodeId, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json:
 
 @app.command()
 def remove(node_id: NodeId, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
-    """Remove a broker from the cluster for good.
+    """Remove a broker from the cluster permanently.
 
-    It is refused as long as others need what the broker has: replicas, which `tidelog cluster rebalance --without 4`
-    moves, or its vote. Its process, if it still runs, stops by itself; its data is left alone.
+    It is refused while the broker holds replicas, which `tidelog cluster rebalance --without 4` moves, or its vote is
+    needed. Its process, if still running, stops by itself; its data is kept.
 
     \b
     Example:
@@ -81,7 +82,7 @@ def remove(node_id: NodeId, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: J
 def log_level(
     node_id: NodeId, level: Level = None, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False
 ) -> None:
-    """Show from which level on a broker logs, or change that until it ends.
+    """Show a broker's log level, or change it until the broker restarts.
 
     \b
     Examples:
@@ -101,7 +102,7 @@ def log_level(
 
 
 def print_brokers(brokers: Sequence[BrokerDescription]) -> None:
-    """A table of brokers."""
+    """Prints a table of brokers."""
     rows = [
         [broker.broker_id, broker.address, broker.rack, state_of(broker), role_of(broker), broker.broker_epoch]
         for broker in brokers
@@ -110,18 +111,18 @@ def print_brokers(brokers: Sequence[BrokerDescription]) -> None:
 
 
 def levels_of(broker: BrokerDescription) -> str | None:
-    """Returns the feature levels that a broker speaks; None if that is not known."""
+    """Returns the feature levels that a broker supports, as text; None if unknown."""
     levels = broker.feature_levels
     return None if levels is None else f"{levels.lowest}-{levels.highest}"
 
 
 def state_of(broker: BrokerDescription) -> str:
-    """`live` or `fenced`."""
+    """Returns `live` or `fenced`."""
     return "fenced" if broker.is_fenced else "live"
 
 
 def role_of(broker: BrokerDescription) -> str | None:
-    """What it does for the cluster besides its partitions."""
+    """Returns the broker's role: controller, voter, or None."""
     if broker.is_controller:
         return "controller"
     return "voter" if broker.voter_id is not None else None
@@ -138,7 +139,7 @@ class _Description(msgspec.Struct, frozen=True):
     broker: BrokerDescription
     replicas: list[_Replica]
     configs: list[ConfigDescription] | None
-    """None if the broker does not answer: only it can show its settings."""
+    """The broker's settings; None if it does not respond."""
 
 
 def _replicas_on(node_id: int, topics: Sequence[TopicDescription]) -> list[_Replica]:
@@ -160,7 +161,7 @@ async def _configs(admin: AdminClient, broker: BrokerDescription) -> list[Config
 
 
 def _document(described: _Description) -> dict[str, Any]:
-    """The broker as v3 shows it, its replicas and settings in it."""
+    """Returns the broker in the form of REST v3, with its replicas and settings."""
     return {
         **msgspec.to_builtins(described.broker),
         "partition_replicas": msgspec.to_builtins(described.replicas),

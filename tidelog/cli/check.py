@@ -1,6 +1,6 @@
-"""`tidelog check`: the verdict on a run, from the history that its clients recorded.
+"""`tidelog check`: checks the history that the clients of a run recorded for lost, duplicate and reordered records.
 
-The same checker judges the simulator's runs, and those of real brokers that tests break on purpose.
+The same checker is used for simulated runs, and for real brokers under injected faults.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tidelog.cli.terminal import EXIT_DONE, EXIT_ERROR, CommandError
 EXIT_VOID = 2
 EXITS = {"valid": EXIT_DONE, "invalid": EXIT_ERROR, "void": EXIT_VOID}
 SHOWN_MAX = 20
-"""Of each kind of anomaly, in the table; as JSON, all are printed."""
+"""Maximum anomalies of each kind in the table; JSON has all."""
 
 
 def check(
@@ -33,10 +33,10 @@ def check(
     faults_min: Annotated[int, typer.Option(min=0, metavar="N", help="Void with fewer faults.")] = FAULTS_MIN,
     as_json: Json = False,
 ) -> None:
-    """Judge what clients of a cluster did, were told and saw: is anything lost, twice, or out of order?
+    """Check a recorded history of clients: is any record lost, duplicate, or out of order?
 
-    The history is recorded by tidelog.testing.Recording. Exit status 1 if something is wrong, 2 if too little
-    happened for the run to prove anything.
+    The history is recorded by tidelog.testing.Recording. Exit status 1 if something is wrong, 2 if too little happened
+    for a verdict.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`tidelog cluster`: who decides in a cluster, who votes, how far each broker is; and plans to even it out."""
+"""`tidelog cluster`: shows controller, voters and brokers, and how far each broker has applied the metadata log."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ app.command()(wait)
 def describe(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
     """Show controller, feature level, voters, brokers, and what `tidelog cluster recover` gave up.
 
-    Position and lag are how far each broker has applied the metadata log, and how far it is behind the one that is
-    furthest; a dash means that it does not answer. Clock is how many milliseconds its clock is ahead of the others'.
+    Position is how far each broker has applied the metadata log, lag how far it is behind the most advanced broker; a
+    dash means that it does not respond. Clock is by how many milliseconds its clock is ahead of the other brokers'.
 
     \b
     Examples:
@@ -58,32 +58,32 @@ class _Described(msgspec.Struct, frozen=True):
 
     @property
     def newest(self) -> int:
-        """How far the broker is that is furthest."""
+        """The metadata position of the most advanced broker."""
         found = [state.metadata_position for state in self.states.values() if state is not None]
         return max([self.cluster.metadata_position, *found])
 
     def position(self, broker_id: int) -> int | None:
-        """How far this broker is; None if it does not say."""
+        """Returns the applied metadata position of a broker; None if it does not respond."""
         state = self.states.get(broker_id)
         return None if state is None else state.metadata_position
 
     def lag(self, broker_id: int) -> int | None:
-        """How many records this broker is behind; None if it does not say."""
+        """Returns the number of metadata records that a broker is behind; None if it does not respond."""
         position = self.position(broker_id)
         return None if position is None else self.newest - position
 
     def clock(self, broker_id: int) -> int | None:
-        """How far this broker's clock is ahead of the others', in milliseconds; None if it does not say."""
+        """Returns the milliseconds by which a broker's clock is ahead of the others'; None if unknown."""
         state = self.states.get(broker_id)
         return None if state is None else state.clock_offset_ms
 
     def insecure(self, broker_id: int) -> tuple[str, ...]:
-        """Returns what this broker says of its listeners that believe strangers."""
+        """Returns a broker's sentences about its listeners that accept unauthenticated clients."""
         state = self.states.get(broker_id)
         return () if state is None else state.insecure_listeners
 
     def is_off(self, broker_id: int) -> bool:
-        """True if this broker says that its clock is too far from the others'."""
+        """Returns True if a broker reports that its clock differs too much from the others'."""
         state = self.states.get(broker_id)
         return state is not None and state.clock_is_off
 

@@ -1,4 +1,4 @@
-"""`tidelog cluster recover`: the operator's word that a cluster is to go on without a majority of its voters."""
+"""`tidelog cluster recover`: restarts a cluster whose majority of voters is lost, by the operator's decision."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def recover(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Begin the metadata log anew, when a majority of its voters is lost for good.
+    """Recover the metadata log when a majority of its voters is lost permanently.
 
-    All brokers must be stopped, and the directories of all that are left be given, on one machine. The cluster keeps
-    its id, and goes on from the best that these directories say together; what would be given up is shown first.
-    Brokers that were not given are refused afterwards. Nothing is removed from any directory.
+    All brokers must be stopped, and the data directories of all surviving brokers be given, on one machine. The cluster
+    keeps its id and continues from the latest metadata in these directories; what is given up is shown first. Brokers
+    that were not given are rejected afterwards. Nothing is removed from any directory.
 
     \b
     Examples:
@@ -70,7 +70,7 @@ def recover(
 
 
 def _claimed(stack: ExitStack, names: list[str], *, execute: bool) -> dict[str, LogManager]:
-    """Keeps brokers away from these directories; if they are only looked at, without touching anything."""
+    """Locks the directories against brokers, and opens them; in a dry run without changing anything."""
     managers = {}
     for name in names:
         check_format(DiskFiles(name))

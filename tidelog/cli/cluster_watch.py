@@ -1,6 +1,6 @@
-"""Waiting for a cluster: `tidelog cluster wait`, and between two brokers of `tidelog cluster restart`.
+"""Waiting for a cluster: `tidelog cluster wait`, and the waits of `tidelog cluster restart`.
 
-A cluster is whole when its brokers are live, its voters vote, and the replicas of all partitions are in sync.
+The condition: the brokers are live, all voters are live, and all replicas are in sync.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ def wait(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: Json = False,
 ) -> None:
-    """Wait until the cluster is whole: brokers live, voters voting, all replicas in sync.
+    """Wait until the brokers are live, all voters are live, and all replicas are in sync.
 
-    For scripts that have just started brokers, or taken one away. Exit status 1 if that takes too long; the message
-    says what is missing.
+    For scripts that have just started or stopped brokers. Exit status 1 on timeout, with a message about what is
+    missing.
 
     \b
     Examples:
@@ -67,7 +67,7 @@ async def _connect_and_wait(bootstrap: str, wait_s: float, trouble: Callable[[Cl
 
 
 class ClusterWatch:
-    """Looks at a cluster again and again."""
+    """Polls the state of a cluster."""
 
     def __init__(self, admin: AdminClient, wait_s: float) -> None:
         self._admin = admin
@@ -76,8 +76,8 @@ class ClusterWatch:
     async def until(
         self, trouble: Callable[[ClusterState], str], failure: str, ends_s: float | None = None
     ) -> ClusterState:
-        """Returns the cluster's state once there is no trouble. Raises `CommandError` if there is until `ends_s`, which
-        is `wait_s` from now unless the wait began earlier."""
+        """Waits until `trouble` returns an empty text, and returns the cluster's state. Raises `CommandError` after
+        `ends_s`, which is `wait_s` from now by default."""
         if ends_s is None:
             ends_s = time.monotonic() + self._wait_s
         while True:

@@ -1,4 +1,4 @@
-"""`tidelog config`: the settings a broker would run with, what each means, and whether a file is right."""
+"""`tidelog config`: shows, explains and checks a broker's settings."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ app = typer.Typer(help="Settings: show, explain and check them.", no_args_is_hel
 
 @app.command()
 def show(config: ConfigFile = None, settings: Settings = None, as_json: Json = False) -> None:
-    """Show the settings in force, and where each comes from.
+    """Show the effective settings and the source of each.
 
-    They are those that `tidelog start` would run with, given the same options here and now.
+    These are the settings of `tidelog start` with the same options, here and now.
 
     \b
     Examples:
@@ -62,7 +62,7 @@ def docs() -> None:
 def check(file: Annotated[str, typer.Argument(metavar="FILE")], as_json: Json = False) -> None:
     """Check a settings file.
 
-    Every name must be known and every value possible. The environment is left out.
+    Every name must be known and every value valid. The environment is ignored.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""A client's work as a command: an event loop for it, and a broker that answers soon or a clear word that none does."""
+"""The client of a command: an event loop, and a clear error if no broker responds soon."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ from tidelog.producer import Producer
 from tidelog.transport.errors import ConnectFailed
 
 CONNECT_S = 3.0
-"""Long enough for a broker that was started with the command before; short enough for somebody who forgot to."""
+"""Seconds to wait for a connection: long enough for a broker started by the preceding command, short enough if none was
+started."""
 
 ENDING: Final = (signal.SIGINT, signal.SIGTERM)
-"""The signals that end a command in order: a client is stopped, and the member of a group leaves it."""
+"""The signals that end a command in an orderly way: its client is closed, and a group member leaves the group."""
 
 T = TypeVar("T")
 Client = TypeVar("Client", AdminClient, Consumer, Producer)
 
 
 class Terminated(SystemExit):
-    """A command was ended by SIGTERM, and has ended in order."""
+    """Raised after a command was ended by SIGTERM in an orderly way."""
 
     def __init__(self) -> None:
         super().__init__(EXIT_TERMINATED)
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """Returns the coroutine's result, from an event loop of its own. Ctrl-C or SIGTERM cancels it, and raises
-    `KeyboardInterrupt` or `Terminated` when it has ended; a second one does not wait for that.
+    """Runs a coroutine in a new event loop and returns its result. Ctrl-C or SIGTERM cancels it, and raises
+    `KeyboardInterrupt` or `Terminated` after its cleanup; a second signal skips the cleanup.
 
-    The standard library's loop: uvloop makes every descriptor it watches non-blocking, and commands watch standard
-    input and output, which belong to the shell and to other processes as well.
+    It uses asyncio's loop: uvloop makes every watched descriptor non-blocking, and commands watch standard input and
+    output, which the shell and other processes share.
     """
     return asyncio.run(_interruptible(main))
 
 
 async def _interruptible(main: Coroutine[Any, Any, T]) -> T:
-    """Awaits a coroutine that a signal cancels in a turn of the loop. `asyncio.run` does so between any two
-    instructions, also where a future that was open a moment ago is given its result, which is a traceback for users.
-    """
+    """Awaits a coroutine, and cancels it on a signal within a turn of the event loop. `asyncio.run` cancels between any
+    two instructions, also where a future is being resolved, which gives the user a traceback."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     came: list[signal.Signals] = []
     assert task is not None
@@ -72,7 +72,7 @@ async def _interruptible(main: Coroutine[Any, Any, T]) -> T:
 
 
 def ask(bootstrap: str, work: Callable[[AdminClient], Coroutine[Any, Any, T]]) -> T:
-    """What `work` makes of an admin client of the cluster. Raises as `connected`."""
+    """Connects an admin client, and returns the result of `work`. Raises as `connected`."""
 
     async def connect_and_work() -> T:
         async with connected(AdminClient(bootstrap, **client_arguments()), bootstrap) as admin:
@@ -83,7 +83,8 @@ def ask(bootstrap: str, work: Callable[[AdminClient], Coroutine[Any, Any, T]]) -
 
 @asynccontextmanager
 async def connected(client: Client, bootstrap: str) -> AsyncIterator[Client]:
-    """The client, started, and stopped at the end. Raises `ConnectFailed` if no broker answers within `CONNECT_S`."""
+    """A context with the started client; stops it at the end. Raises `ConnectFailed` if no broker responds within
+    `CONNECT_S`."""
     try:
         async with asyncio.timeout(CONNECT_S):
             await client.start()

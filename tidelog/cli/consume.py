@@ -1,7 +1,7 @@
-"""`tidelog consume`: records to standard output, as they are read.
+"""`tidelog consume`: prints records to standard output.
 
-Output is flushed with every batch, so that a pipe sees records as soon as they are there. It ends when it was told to
-(`--max-records`, `--until-end`, `--timeout-ms`), with Ctrl-C or SIGTERM, or when nobody reads the pipe any more.
+Output is flushed after every batch, so that a pipe gets records at once. The command ends as its options say
+(`--max-records`, `--until-end`, `--timeout-ms`), on Ctrl-C or SIGTERM, or when the reader of the pipe has closed it.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from tidelog.model.ids import OFFSET_MAX
 from tidelog.transport.addresses import DEFAULT_BOOTSTRAP
 
 POLL_S = 0.5
-"""How long to wait for records before looking whether the end was reached without any."""
+"""Seconds to wait for records before checking whether the end was reached."""
 JOIN_S = 10.0
-"""How long a member waits for its first partitions before `--timeout-ms` counts: a group's first takes a moment."""
+"""Seconds to wait for a member's first assignment before `--timeout-ms` counts."""
 RECORDS_MAX = 10_000
-"""Records to decode and print at a time."""
+"""Maximum records to decode and print at a time."""
 
 
 class OnLoss(enum.Enum):
-    """What to do at records that are lost for good."""
+    """The reaction to lost records that an operator has given up."""
 
     FAIL = "fail"
     SKIP = "skip"
@@ -74,13 +74,14 @@ def consume(
     transport: Transport = Way.AUTO,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Print a topic's records, a line each; new ones as they come, unless told where to begin.
+    """Print a topic's records, one per line; by default those produced from now on.
 
-    Keys and values in the JSON objects are text where they are UTF-8, else base64 in key_base64 and value_base64.
-    Headers' values are base64.
+    In JSON, keys and values are text if they are valid UTF-8, else base64 in key_base64 and value_base64. Header values
+    are base64.
 
-    With --group the partitions are shared with the group's other consumers. It goes on where the group is; where that
-    has no offset yet, at the end, or with --from-beginning at the oldest record. What was printed is committed.
+    With --group the partitions are shared with the group's other consumers. Reading starts at the group's committed
+    offsets; where there is none, at the end, or with --from-beginning at the oldest record. Printed records are
+    committed.
 
     \b
     Examples:
@@ -123,7 +124,7 @@ def consume(
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """What to read: where to begin and when to end."""
+    """The options of reading: where to start and when to end."""
 
     topic: str
     partitions: Sequence[int]
@@ -138,7 +139,7 @@ class _Reading:
 
     @property
     def has_end(self) -> bool:
-        """False if only a signal ends it, which is then no interruption."""
+        """False if only a signal ends the reading; a signal is then no error."""
         return self.until_end or self.records_max < OFFSET_MAX or self.idle_s_max < math.inf
 
 
@@ -170,7 +171,7 @@ async def _consume(reading: _Reading, show: Show, bootstrap: str) -> None:
 
 
 async def _write(output: bytes) -> None:
-    """Writes in a thread: a full pipe must not hold up the heartbeats of a group's member."""
+    """Writes in a thread, so that a full pipe does not block the heartbeats of a group member."""
     try:
         await stdout_bytes.write(output)
         await stdout_bytes.flush()
@@ -179,7 +180,7 @@ async def _write(output: bytes) -> None:
 
 
 async def _seek(consumer: Consumer, reading: _Reading) -> None:
-    """Assigns the partitions, if some were named, and goes to where reading begins."""
+    """Assigns the given partitions, if any, and moves to the start of reading."""
     if reading.group is not None:
         await consumer.partitions_for_topic(reading.topic)  # a group would wait for a topic that does not exist
         return
@@ -202,7 +203,7 @@ async def _seek(consumer: Consumer, reading: _Reading) -> None:
 
 
 async def _batches(consumer: Consumer, reading: _Reading) -> AsyncIterator[list[ConsumerRecord]]:
-    """Records as they come, until the reading ends."""
+    """Yields records until the end of reading."""
     loop = asyncio.get_running_loop()
     ends = await consumer.end_offsets(consumer.assignment()) if reading.until_end else {}
     left = reading.records_max
@@ -224,7 +225,7 @@ async def _batches(consumer: Consumer, reading: _Reading) -> AsyncIterator[list[
 
 
 async def _is_at_end(consumer: Consumer, ends: Mapping[TopicPartition, int]) -> bool:
-    """True if there is an end, and every partition is there; those that are get no more turns."""
+    """Returns True if an end is set and reached in all partitions; pauses partitions that have reached it."""
     arrived = [partition for partition, end in ends.items() if await consumer.position(partition) >= end]
     if arrived:
         consumer.pause(*arrived)
@@ -233,8 +234,8 @@ async def _is_at_end(consumer: Consumer, ends: Mapping[TopicPartition, int]) -> 
 
 @contextmanager
 def _reader_watched() -> Iterator[None]:
-    """Raises `ReaderGone` as soon as nobody reads our standard output any more, also while there is nothing to
-    write: what `| head -1` got must not have to wait for one more record."""
+    """A context that raises `ReaderGone` as soon as standard output's reader is gone, even if nothing is written: `|
+    head -1` must not wait for another record."""
     if not stat.S_ISFIFO(os.fstat(sys.stdout.fileno()).st_mode):
         yield
         return

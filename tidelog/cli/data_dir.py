@@ -1,9 +1,9 @@
-"""A data directory, looked at while no process uses it. Nothing in it is changed, not even the lock file.
+"""Reading a data directory while no process uses it. Nothing in it is changed, not even the lock file.
 
-It is a broker's, or the directory of a replica of a log by itself, in which there is nothing but a journal.
+It is a broker's data directory, or that of a standalone replicated log, which contains a journal only.
 
-Which topic a directory belongs to is in the metadata log, and read from there. If that is damaged, logs can still be
-looked at, under the ids that their directories are named by.
+The names of topics are read from the metadata log. If that is damaged, logs are shown under the topic ids of their
+directories.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ from tidelog.storage.read_only import ReadOnlyFiles, open_read_only
 from tidelog.storage.snapshots import SnapshotStore
 
 METADATA_NAME = "(metadata)"
-"""What the metadata log is called among topics; no topic can have this name."""
+"""The displayed name of the metadata log; no topic can have this name."""
 STANDALONE_NAME = "(log)"
-"""The same for a log by itself."""
+"""The displayed name of a standalone replicated log; no topic can have this name."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredLog:
-    """A log on disk, or the journal of one. `topic` is its topic's name, or None if the metadata does not say."""
+    """A log or journal on disk. `topic` is its topic's name; None if the metadata log does not have it."""
 
     files: DiskFiles
     directory: str
@@ -57,39 +57,39 @@ class StoredLog:
 
     @property
     def name(self) -> str:
-        """What to call its topic."""
+        """The displayed name: the topic's name, its id, or a fixed name for logs without a topic."""
         own = {METADATA_LOG: METADATA_NAME, STANDALONE_LOG: STANDALONE_NAME}
         return own.get(self.identity) or self.topic or self.identity.topic_id
 
     @property
     def is_journal(self) -> bool:
-        """True if it says what a replica has promised and accepted, and not what was agreed on."""
+        """True for a journal: the promises and accepted values of a Paxos replica, in contrast to chosen values."""
         return self.directory.rpartition("/")[2] == JOURNAL
 
     @property
     def has_slots(self) -> bool:
-        """True if its batches are the entries of a slot store: of a journal, or of the metadata log."""
+        """True if its batches are entries of a slot store: a journal or the metadata log."""
         return self.is_journal or self.identity == METADATA_LOG
 
     def __str__(self) -> str:
         return f"{self.name}-{self.identity.partition}{' journal' if self.is_journal else ''}"
 
     def is_of(self, topic: str | None, partition: int | None) -> bool:
-        """True if it is of this topic, by name or id, and this partition; None stands for all."""
+        """Returns True if the log belongs to this topic (name or id) and partition; None matches all."""
         return topic in (None, self.name, self.identity.topic_id) and partition in (None, self.identity.partition)
 
     def is_at(self, path: Path) -> bool:
-        """True if this is the log's own directory, or that of the log whose journal it is."""
+        """Returns True if `path` is the log's directory, or that of the log whose journal this is."""
         where = Path(self.files.root, self.directory)
         return path == where or (self.is_journal and path == where.parent)
 
     def log_bytes(self) -> int:
-        """How much there is to read."""
+        """The size of the log in bytes."""
         return sum(path.stat().st_size for path in Path(self.files.root, self.directory).glob("*.log"))
 
     @contextmanager
     def opened(self) -> Iterator[tuple[PartitionLog, LoadReport]]:
-        """The log as the next start of a broker would see it. Raises `OSError` if it cannot be opened at all."""
+        """A context with the log, opened as at a broker's start. Raises `OSError` if it cannot be opened."""
         log, report = open_read_only(self.files, self.directory, self.identity)
         try:
             yield log, report
@@ -99,8 +99,8 @@ class StoredLog:
 
 @contextmanager
 def stored(data_dir: str) -> Iterator[list[StoredLog]]:
-    """All logs of a data directory, the metadata log first, each with its journal. `CommandError` if there are none, or
-    a process uses them; `ConfigError` if a newer program wrote them."""
+    """A context with all logs of a data directory, the metadata log first, each followed by its journal. Raises
+    `CommandError` if there are none or a process uses them; `ConfigError` if a newer version wrote them."""
     if not Path(data_dir).is_dir():
         raise CommandError(f"{data_dir} is no directory; --data-dir names the one that the broker keeps its data in")
     with unused(data_dir):
@@ -119,15 +119,15 @@ def stored(data_dir: str) -> Iterator[list[StoredLog]]:
 
 
 def _in_order(found: tuple[str, PartitionId]) -> tuple[bool, str, int, bool]:
-    """Metadata first, then topics and their partitions in order, a journal behind its log."""
+    """Returns the sort key of a log: metadata log first, then by topic and partition, a journal after its log."""
     directory, identity = found
     return (identity != METADATA_LOG, identity.topic_id, identity.partition, directory.endswith(JOURNAL))
 
 
 @contextmanager
 def containing(path: str) -> Iterator[list[StoredLog]]:
-    """The log whose own directory is `path`, and its journal: DATA/topics/TOPIC-ID/PARTITION, DATA/metadata, or the
-    directory of a log by itself; or a journal alone. Raises as `stored`."""
+    """A context with the log in the directory `path`, and its journal: DATA/topics/TOPIC-ID/PARTITION, DATA/metadata,
+    or the directory of a standalone log; or a journal alone. Raises as `stored`."""
     resolved = Path(path).resolve()
     data_dir = _data_dir_of(resolved)
     if data_dir is not None:
@@ -151,7 +151,7 @@ def _data_dir_of(path: Path) -> Path | None:
 
 @contextmanager
 def unused(data_dir: str) -> Iterator[None]:
-    """Holds the lock together with other readers, so that no broker begins to write meanwhile."""
+    """A context that holds a shared lock, so that no broker can start meanwhile."""
     try:
         fd = os.open(Path(data_dir) / LOCK, os.O_RDONLY)
     except FileNotFoundError:
@@ -169,7 +169,7 @@ def unused(data_dir: str) -> Iterator[None]:
 
 
 def _topic_names(files: DiskFiles) -> dict[TopicId, str]:
-    """Names by id, as far as the metadata log can be read; also of topics that were deleted since."""
+    """Returns the topic names by id, from the readable part of the metadata log, including deleted topics."""
     names: dict[TopicId, str] = {}
     with suppress(OSError, TidelogError):
         snapshot = SnapshotStore(ReadOnlyFiles(files), SNAPSHOTS).load_newest().snapshot
@@ -184,7 +184,8 @@ def _topic_names(files: DiskFiles) -> dict[TopicId, str]:
 
 
 def metadata_records(payload: bytes) -> list[MetadataRecord]:
-    """The records in a payload of the metadata log; none if it holds something else, such as a set of voters."""
+    """Returns the records in a payload of the metadata log; none if it contains something else, such as a set of
+    voters."""
     try:
         return [decode_record(line) for line in payload.split(b"\n")]
     except msgspec.DecodeError:

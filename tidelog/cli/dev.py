@@ -1,7 +1,7 @@
-"""`tidelog dev`: a cluster on this machine, to try things out: real brokers as child processes, until Ctrl-C.
+"""`tidelog dev`: a local cluster for trying things out: real brokers as child processes, until Ctrl-C.
 
-Each broker is an ordinary `tidelog start`, and its log begins with the command, so that one that died, or was killed to
-see what happens, can be started again by hand. That is why nothing is restarted here.
+Each broker is an ordinary `tidelog start`, and its log file starts with that command, so that a killed broker can be
+restarted by hand. The command itself restarts nothing.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from tidelog.testing.commands import HOST, start_command, voters_setting
 from tidelog.testing.ports import free_ports, is_free
 
 KAFKA_PORT_DISTANCE: Final = 1010
-"""From a broker's HTTP port to the one for Kafka's clients, where that is free: 8082 and 9092."""
+"""Distance from a broker's HTTP port to its Kafka port, where free: 8082 and 9092."""
 PEER_PORT_DISTANCE: Final = 1110
-"""From a broker's HTTP port to its peer port, where that is free: 8082 and 9192 are the defaults of `tidelog start`."""
+"""Distance from a broker's HTTP port to its peer port, where free: 8082 and 9192 are the defaults of `tidelog
+start`."""
 
 
 def dev(

@@ -1,8 +1,8 @@
-"""Spark reads and writes tidelog's topics, as it does Kafka's: `format("tidelog")`, in Python, without a jar.
+"""The Spark data source `format("tidelog")`, with the interface of Spark's Kafka source, in Python, without a jar.
 
-`options`, `offsets`, `stream`, `batch`, `limits`, `planner`, `ranges`, `identity` and `chunks` decide; `cluster` and
-`range_reader` talk HTTP; `decode` makes Arrow of record batches. None of them imports pyspark. `source`, `readers` and
-`sink` are what Spark calls.
+The modules `options`, `offsets`, `stream`, `batch`, `limits`, `planner`, `ranges`, `identity` and `chunks` are pure;
+`cluster` and `range_reader` use HTTP; `decode` converts record batches to Arrow. None of them imports pyspark. Spark
+calls `source`, `readers` and `sink`.
 
     from tidelog.spark import TidelogDataSource   # only needed to register it by hand; see docs/spark.md
 """
@@ -18,7 +18,7 @@ __all__ = ["TidelogDataSource"]
 
 
 def __getattr__(name: str) -> object:
-    """Imports pyspark only when the class that needs it is asked for."""
+    """Imports the data source's class, and with it pyspark, when it is first used."""
     if name != "TidelogDataSource":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from tidelog.spark.source import TidelogDataSource  # noqa: PLC0415 - the point of this function

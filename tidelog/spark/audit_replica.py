@@ -1,11 +1,11 @@
-"""One replica of one partition, read from end to end by one task: what it holds, and what is wrong with it.
+"""The audit of one replica of one partition: one task reads it completely and reports what is wrong.
 
-The broker first checks its files itself (`verification`), which names what its disk has lost even if another replica
-gives it back a moment later. Then every record is read, from this broker's copy and no other: batches by their
-checksums, records by their structure, offsets by their order; and producers by their numbers, which tell what a log can
-not see by itself: a batch that is missing, is there twice, or came out of turn.
+The broker first checks its files itself (`verification`), which finds damage even if it is repaired from another
+replica a moment later. Then every record is read from this broker's copy only. The task checks the checksums of
+batches, the structure of records, the order of offsets, and the sequence numbers of idempotent producers, which reveal
+missing, duplicate and reordered batches.
 
-No Spark here: it runs in executors, and in tests.
+Without Spark, so it also runs in tests.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from tidelog.transport.errors import decode_answer
 from tidelog.transport.verification import DamagedOffsets, ReplicaVerification
 
 WINDOW_OFFSETS = 10_000
-"""Checksums are compared over windows of so many offsets."""
+"""Offsets per window; replicas are compared by a checksum per window."""
 ANOMALIES_MAX = 100
-"""Told of one replica; more are only counted."""
+"""Maximum anomalies listed per replica; further ones are only counted."""
 
 
 _VERIFICATION = msgspec.json.Decoder(ReplicaVerification)
@@ -41,19 +41,19 @@ _VERIFICATION = msgspec.json.Decoder(ReplicaVerification)
 
 @dataclass(frozen=True, slots=True)
 class ReplicaTask:
-    """What one task is to read: a range of one partition, at the broker with this id and address."""
+    """The work of one audit task: a range of one partition, and the id and address of the broker to read it from."""
 
     range: OffsetRange
     broker: int
     address: str
     cluster_id: str
     has_gaps: bool
-    """True if gaps between offsets are in the nature of the topic's log."""
+    """True if the topic's log may have gaps between offsets."""
 
 
 @dataclass(frozen=True, slots=True)
 class Anomaly:
-    """What is wrong at an offset: `gap`, `duplicate`, `disorder`, or `lost`: the loss was accepted."""
+    """A fault at an offset: `gap`, `duplicate`, `disorder`, or `lost` (given up by an operator)."""
 
     kind: str
     offset: int
@@ -62,7 +62,7 @@ class Anomaly:
 
 @dataclass(slots=True)
 class ReplicaReport:
-    """What one task found. `windows` maps the first offset of a window to the checksum of its batches."""
+    """The result of one audit task. `windows` maps the first offset of a window to the checksum of its batches."""
 
     broker: int
     records: int = 0
@@ -70,20 +70,20 @@ class ReplicaReport:
     windows: dict[int, str] = field(default_factory=dict)
     damaged: list[DamagedOffsets] = field(default_factory=list)
     unread: list[DamagedOffsets] = field(default_factory=list)
-    """Damaged, and not repaired while it was waited for."""
+    """Damaged offsets that were not repaired while the task waited."""
     lost: list[LostRange] = field(default_factory=list)
-    """Nobody has these any more, and an operator has accepted that."""
+    """Offsets whose records are lost and were given up by an operator."""
     anomalies: list[Anomaly] = field(default_factory=list)
     anomaly_count: int = 0
     error: str | None = None
 
     @property
     def passed(self) -> list[int]:
-        """Where reading went on behind what it could not read."""
+        """The offsets at which reading resumed after unreadable ranges."""
         return [one.end_offset for one in self.unread] + [lost.end for lost in self.lost]
 
     def note(self, kind: str, offset: int, what: str) -> None:
-        """One more anomaly."""
+        """Adds an anomaly."""
         self.anomaly_count += 1
         if len(self.anomalies) < ANOMALIES_MAX:
             self.anomalies.append(Anomaly(kind, offset, what))
@@ -92,7 +92,7 @@ class ReplicaReport:
 def verify(
     cluster: Cluster, task: ReplicaTask, offset: int, to: int, *, names_batches: bool = False
 ) -> ReplicaVerification:
-    """The broker's own check of a range, or of its beginning: go on at `next_offset`."""
+    """Returns the broker's own check of the range, or of its first part, up to `next_offset`."""
     one = task.range
     target = (
         f"/v3/clusters/{task.cluster_id}/topics/{quote(one.topic, safe='')}/partitions/{one.partition}"
@@ -102,7 +102,7 @@ def verify(
 
 
 def audit_replica(cluster: Cluster, task: ReplicaTask) -> ReplicaReport:
-    """Reads the replica. What it can not do is in the report, too."""
+    """Reads and checks a replica. Errors are in the report."""
     report = ReplicaReport(task.broker)
     try:
         report.damaged = _find_damaged(cluster, task)
@@ -126,7 +126,7 @@ def _find_damaged(cluster: Cluster, task: ReplicaTask) -> list[DamagedOffsets]:
 
 
 def _pieces(cluster: Cluster, task: ReplicaTask, report: ReplicaReport) -> Iterator[memoryview]:
-    """All batches of the range that this broker can read; around what stays damaged."""
+    """Yields all readable batches of the range, leaving out those that stay damaged."""
     position = task.range.start
     while position < task.range.end:
         rest = replace(task.range, start=position)
@@ -157,19 +157,20 @@ def _end_of(piece: memoryview) -> int:
 
 
 class _Reader:
-    """What is known of the log so far."""
+    """Checks batches in order against the offsets and sequence numbers so far."""
 
     def __init__(self, task: ReplicaTask, report: ReplicaReport) -> None:
         self._task, self._report = task, report
         self._next_offset: int | None = None
         self._leader_epoch = -1
         self._producers: dict[int, tuple[int, int]] = {}
-        """Producer id to its epoch and next sequence."""
+        """Epoch and next sequence number, by producer id."""
         self._digest = xxhash.xxh3_128()
         self._window = -1
 
     def take(self, piece: memoryview) -> None:
-        """Whole batches, in order. Raises `InvalidBatch` for one whose checksum or records are wrong."""
+        """Checks whole batches, which must come in order. Raises `InvalidBatch` for a wrong checksum or invalid
+        records."""
         one = self._task.range
         self._report.records += decode_to_arrow(piece, one.topic, one.partition, columns=["offset"]).num_rows
         self._report.bytes += len(piece)
@@ -179,7 +180,7 @@ class _Reader:
             self._check_producer(batch.header)
 
     def end(self) -> None:
-        """There is no more to come."""
+        """Checks that the range is complete."""
         if self._window >= 0:
             self._report.windows[self._window * WINDOW_OFFSETS] = self._digest.hexdigest()
 

@@ -1,7 +1,7 @@
-"""What the replicas of a topic say together: are they alike, and is anything wrong?
+"""The conclusion of an audit: are the replicas of a topic equal, and what is wrong?
 
-Each replica is read by one task (`audit_replica`); what they found is compared here. Where checksums of a window
-differ, the brokers' catalogs are asked for the first batch that does.
+Each replica is read by one task (`audit_replica`); their reports are compared here. Where the checksums of a window
+differ, the brokers' catalogs are asked for the first different batch.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tidelog.transport.metadata import ClusterMetadata, PartitionMetadata, Topic
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something wrong with a partition: on a broker, at an offset; -1 where it is about all of it."""
+    """A fault of a partition, on a broker and at an offset; -1 if it concerns all brokers or all offsets."""
 
     topic: str
     partition: int
@@ -33,7 +33,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class AuditReport:
-    """`records` and `bytes` are of all replicas together."""
+    """The result of an audit. `records` and `bytes` are totals over all replicas."""
 
     replicas: int
     records: int
@@ -42,7 +42,8 @@ class AuditReport:
 
 
 def plan_audit(cluster: Cluster, topics: Sequence[str]) -> tuple[list[ReplicaTask], list[Problem]]:
-    """A task for each replica of each partition, over what all its replicas have; and replicas that can not be read."""
+    """Returns a task per replica of each partition, over the offsets that all its replicas have, and the replicas that
+    cannot be read."""
     metadata = cluster.metadata(list(topics))
     missing = set(topics).difference(topic.name for topic in metadata.topics)
     if missing:
@@ -86,7 +87,7 @@ def _plan_partition(
 def conclude(
     cluster: Cluster, tasks: Sequence[ReplicaTask], reports: Sequence[ReplicaReport], problems: Sequence[Problem]
 ) -> AuditReport:
-    """What the reports of all replicas say together."""
+    """Returns the audit's result from the reports of all replicas."""
     found = list(problems)
     partitions: dict[OffsetRange, list[tuple[ReplicaTask, ReplicaReport]]] = {}
     for task, report in zip(tasks, reports, strict=True):
@@ -116,7 +117,7 @@ def _problems_of(task: ReplicaTask, report: ReplicaReport) -> list[Problem]:
 
 
 def _differences(cluster: Cluster, replicas: Sequence[tuple[ReplicaTask, ReplicaReport]]) -> list[Problem]:
-    """Where replicas differ from the first that was read whole, which is the leader's if that was."""
+    """Returns the differences between the replicas and the first one that was read completely, usually the leader's."""
     whole = [(task, report) for task, report in replicas if report.error is None and not report.unread]
     found = []
     for task, report in whole[1:]:
@@ -134,7 +135,7 @@ def _first_difference(one: Mapping[int, str], other: Mapping[int, str]) -> int |
 
 
 def _first_batch(cluster: Cluster, one: ReplicaTask, other: ReplicaTask, window: int) -> int:
-    """The first batch that the two brokers' catalogs name differently; the window's offset if there is none."""
+    """Returns the offset of the first batch that differs in two brokers' catalogs; the window's offset if none does."""
     offset, end = max(window, one.range.start), min(window + WINDOW_OFFSETS, one.range.end)
     while offset < end:
         mine = verify(cluster, one, offset, end, names_batches=True)

@@ -1,8 +1,8 @@
-"""A batch query: both ends looked up once, and narrowed by what Spark tells of its filters.
+"""A batch query: both ends are looked up once, and narrowed by Spark's filters.
 
-Filters only narrow what is read, and Spark applies them again to every row: a topic or a partition that can not match
-is left out, a bound on offsets is taken as it is, and a bound on timestamps through the brokers' time index: all
-records before the first one of that time are older. Pure but for the view.
+Filters only reduce what is read; Spark applies them again to every row. Topics and partitions that cannot match are
+left out. A bound on offsets is used directly; a bound on timestamps through the brokers' time index: all records before
+the first one with that time are older. Pure, except for the `View` of the cluster.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tidelog.spark.view import Snapshot, View
 
 @dataclass(frozen=True, slots=True)
 class Narrowing:
-    """What the filters leave; None is everything. Offsets are [offset_min, offset_end)."""
+    """The restrictions by the query's filters; None is no restriction. Offsets are [offset_min, offset_end)."""
 
     topics: frozenset[str] | None = None
     partitions: frozenset[int] | None = None
@@ -31,7 +31,8 @@ class Narrowing:
     timestamp_ms_min: int | None = None
 
     def by(self, kind: str, column: str, value: Any) -> Narrowing:
-        """Narrowed by one of Spark's filters, if it is of use here; `kind` is its class's name."""
+        """Returns the restrictions with one more filter of Spark, if it can be used; `kind` is the name of its
+        class."""
         if column in ("topic", "partition") and kind in ("EqualTo", "In"):
             return self._one_of(column, value if kind == "In" else (value,))
         if column == "offset" and isinstance(value, int):
@@ -53,14 +54,15 @@ class Narrowing:
         return replace(self, offset_min=max(self.offset_min, least), offset_end=min(self.offset_end, end))
 
     def wants(self, partition: TopicPartition) -> bool:
-        """False if no record of the partition can match."""
+        """Returns False if no record of the partition can match."""
         return (self.topics is None or partition.topic in self.topics) and (
             self.partitions is None or partition.partition in self.partitions
         )
 
 
 def plan_query(options: SourceOptions, view: View, narrowing: Narrowing) -> tuple[list[OffsetRange], Snapshot]:
-    """The ranges of a batch query, and who leads what. Raises `InvalidRequest`, and `DataLoss` as the rule says."""
+    """Returns the offset ranges of a batch query, and the state of the partitions. Raises `InvalidRequest`, and
+    `DataLoss` unless `failOnDataLoss` is off."""
     snapshot = view.snapshot(options.selection, {})
     check_exists(options.selection.named, options.selection.assigned, snapshot)
     start = Offsets(resolve(options.start, snapshot, view), snapshot.topic_ids)

@@ -1,7 +1,8 @@
-"""Where a query begins and, in batch, ends: `startingOffsets`, `endingTimestamp` and so on, as the user wrote them.
+"""The start of a query and the end of a batch query: `startingOffsets`, `endingTimestamp` and so on, as given by the
+user.
 
-Kafka's precedence: one timestamp for all beats timestamps by partition, which beat offsets. In an offset, -2 is the
-earliest and -1 the latest. Pure; `resolve` looks the offsets up.
+With the precedence of Spark's Kafka source: one timestamp for all partitions, then timestamps by partition, then
+offsets. The offset -2 is the earliest and -1 the latest. Pure; `resolve` looks the offsets up.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ Side = Literal["starting", "ending"]
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """`offset` is EARLIEST or LATEST, for all. Else one of the others is given.
+    """The start or end of a query. `offset` is EARLIEST or LATEST for all partitions; otherwise one of the other fields
+    is set.
 
-    `latest_if_none` says what holds where no record is as young as the timestamp: the end, instead of an error.
+    `latest_if_none`: a partition without a record of that timestamp or later uses its end, instead of raising an error.
     """
 
     offset: int | None = None
@@ -36,19 +38,21 @@ class Bound:
 
     @property
     def is_fixed(self) -> bool:
-        """True if looking it up again later gives the same: nobody writes before the earliest."""
+        """True if a later lookup gives the same offsets; the earliest counts as fixed, since nothing is written before
+        it."""
         if self.offsets is not None:
             return LATEST not in self.offsets.values()
         return self.offset == EARLIEST
 
     def of(self, partition: TopicPartition) -> int | None:
-        """The offset, EARLIEST or LATEST; None if a timestamp decides. `InvalidRequest` if it is not given."""
+        """Returns the offset, EARLIEST or LATEST; None if the bound is a timestamp. Raises `InvalidRequest` if the
+        partition is not listed."""
         if self.offsets is None:
             return self.offset
         return _named(self.offsets, partition, "offsets")
 
     def timestamp_of(self, partition: TopicPartition) -> int | None:
-        """The timestamp (ms); None if an offset decides."""
+        """Returns the timestamp (ms) for the partition; None if the bound is an offset."""
         if self.timestamp_ms is not None or self.timestamps_ms is None:
             return self.timestamp_ms
         return _named(self.timestamps_ms, partition, "timestamps")
@@ -64,7 +68,7 @@ def _named(given: Mapping[TopicPartition, int], partition: TopicPartition, what:
 
 
 def parse_bound(values: OptionValues, side: Side, default: int) -> Bound:
-    """The bound that a query's options ask for. Raises `InvalidRequest`."""
+    """Returns the bound given by a query's options. Raises `InvalidRequest`."""
     timestamp = values.number(f"{side}Timestamp", least=0)
     by_partition = values.document(f"{side}OffsetsByTimestamp")
     strategy = "latest"

@@ -1,10 +1,10 @@
-"""A task's records, gathered into chunks: each one record batch of one partition.
+"""Grouping of a task's records into chunks: each becomes one record batch of one partition.
 
-Where a record goes and where a chunk ends follow from the records that came before it and from nothing else, not from
-how they came in or how fast the brokers are. So a task that is repeated makes the same chunks (see `identity`).
+The partition of a record and the end of a chunk follow from the preceding records only, not from timing or from the
+brokers' speed. So a repeated task makes the same chunks (see `identity`).
 
-A record goes to the partition it names, or to its key's, as with every Kafka client. Without either it goes to one
-partition that changes when its chunk is full; where a task begins with that is drawn from its identity, so that tasks
+A record goes to its given partition, or to its key's, as with every Kafka client. Without either it goes to one
+partition that changes when its chunk is full; the first of these is drawn from the task's identity, so that tasks
 spread. Pure.
 """
 

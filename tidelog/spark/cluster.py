@@ -1,10 +1,10 @@
-"""A blocking client of one cluster, for Spark's processes: they have a thread and no event loop.
+"""A blocking client of one cluster, for Spark's processes, which have no event loop.
 
-It asks any broker for metadata and offsets, and a partition's leader for its records; it repeats what may be repeated
-until `timeout_s` has passed without progress (`Patience`). How an answer or its absence is to be read is decided where
-the other clients have it decided, in `transport.errors`.
+It asks any broker for metadata and offsets, and a partition's leader for its records. Requests that may be repeated are
+retried until `timeout_s` has passed without progress (`Patience`). Responses and errors are classified by
+`transport.errors`, as in the other clients.
 
-Spark keeps a task's process for later tasks, so a cluster's connections are kept, too (`shared_cluster`).
+Spark reuses a task's process for later tasks, so connections are kept as well (`shared_cluster`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from tidelog.transport.offsets import JSON_HEADERS, PARTITIONS_MAX, OffsetQuery,
 from tidelog.transport.security import PLAIN, Security, scheme_of, tls_fault
 
 REQUEST_TIMEOUT_S = 30.0
-"""Of one try: a broker that says nothing for so long is given up."""
+"""Seconds without a response after which an attempt fails."""
 BATCHES_HEADERS: Mapping[str, str] = MappingProxyType({"Content-Type": "application/vnd.tidelog.batches"})
 _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
@@ -49,21 +49,21 @@ _OFFSETS = msgspec.json.Decoder(OffsetsAnswer)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A whole answer; an error status is one, too."""
+    """An HTTP response with its whole body, whatever its status."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
 
     def check(self) -> Answer:
-        """Itself. Raises the error that it stands for, if it does."""
+        """Returns the response itself. Raises its error if its status is no success."""
         if self.status >= 300:
             raise error_from_answer(self.status, self.headers, self.body)
         return self
 
 
 class Patience:
-    """How long something is tried: until `timeout_s` have passed since the last progress."""
+    """The retry time of one operation: until `timeout_s` seconds have passed since the last progress."""
 
     def __init__(self, timeout_s: float) -> None:
         self._timeout_s = timeout_s
@@ -71,12 +71,12 @@ class Patience:
         self._give_up_s = time.monotonic() + timeout_s
 
     def progress(self) -> None:
-        """Something went well: all patience is back."""
+        """Restarts the retry time, after progress."""
         self._backoff.reset()
         self._give_up_s = time.monotonic() + self._timeout_s
 
     def pause(self, error: TidelogError) -> None:
-        """Waits a little before the next try. Raises `error` if there is to be none."""
+        """Waits before the next attempt. Raises `error` if the retry time is over."""
         wait_s = self._backoff.next_s()
         if time.monotonic() + wait_s >= self._give_up_s:
             raise error
@@ -84,7 +84,7 @@ class Patience:
 
 
 class Cluster:
-    """Requests to the brokers of one cluster, one at a time. Not for several threads."""
+    """Requests to the brokers of one cluster, one at a time. Not thread-safe."""
 
     def __init__(
         self,
@@ -94,8 +94,8 @@ class Cluster:
         request_timeout_s: float = REQUEST_TIMEOUT_S,
         security: Security = PLAIN,
     ) -> None:
-        """`bootstrap` are base URLs of one scheme. The files that `security` names are read here, on the machine that
-        asks."""
+        """`bootstrap` are base URLs of one scheme. The files named by `security` are read here, on the machine that
+        connects."""
         self._credentials = security.credentials(read_secret)
         self.timeout_s = timeout_s
         self._request_timeout_s = request_timeout_s
@@ -105,13 +105,13 @@ class Cluster:
         self._connections: dict[str, http.client.HTTPConnection] = {}
 
     def close(self) -> None:
-        """Cuts all connections. The cluster can be used again."""
+        """Closes all connections. Requests may still be sent afterwards, on new connections."""
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
 
     def be_patient(self, timeout_s: float) -> None:
-        """Waits for so long from now on, and for an answer as long as usual, also on the connections that there are."""
+        """Sets the retry time to `timeout_s`, and the usual request timeout, also on open connections."""
         self.timeout_s, self._request_timeout_s = timeout_s, REQUEST_TIMEOUT_S
         for connection in self._connections.values():
             connection.timeout = REQUEST_TIMEOUT_S
@@ -119,21 +119,22 @@ class Cluster:
                 connection.sock.settimeout(REQUEST_TIMEOUT_S)
 
     def patience(self) -> Patience:
-        """For a caller with a loop of its own."""
+        """Returns a new `Patience`, for a caller with its own retry loop."""
         return Patience(self.timeout_s)
 
     # -- what any broker answers ---------------------------------------------------------------------------------
 
     def metadata(self, topics: Sequence[str] | None = None) -> ClusterMetadata:
-        """All brokers, and these topics, or all; those that do not exist are left out."""
+        """Fetches the metadata of all brokers and of these topics, or of all topics; missing topics are left out."""
         query = "" if topics is None else "?topics=" + ",".join(quote(name, safe="") for name in topics)
         found = with_scheme(decode_answer(_METADATA, self.call("GET", f"/metadata{query}")), self._scheme)
         self._addresses = list(dict.fromkeys((*self._addresses, *(broker.address for broker in found.brokers))))
         return found
 
     def offsets(self, asked: Sequence[OffsetQuery], *, wait_ms: int = 0) -> list[PartitionOffsets]:
-        """One entry for each, in their order; a partition's error is in its entry. With `wait_ms`, which is for one
-        request, answers as soon as a high watermark is not the one given."""
+        """Fetches the offsets of partitions: one entry per query, in the same order; a partition's error is in its
+        entry. With `wait_ms`, for a single request, the broker responds as soon as a high watermark differs from the
+        given one."""
         found: list[PartitionOffsets] = []
         for start in range(0, len(asked), PARTITIONS_MAX):
             document = {"partitions": asked[start : start + PARTITIONS_MAX], "wait_ms": wait_ms}
@@ -144,7 +145,8 @@ class Cluster:
     def call(
         self, method: str, target: str, *, body: bytes | None = None, headers: Mapping[str, str] = _NO_HEADERS
     ) -> bytes:
-        """The body of a successful answer of any broker. Only for what may be done twice. Raises the last error."""
+        """Returns the body of a successful response of any broker, with retries, so only for idempotent requests.
+        Raises the last error."""
         patience = self.patience()
         while True:
             address = self._addresses[0]
@@ -167,7 +169,7 @@ class Cluster:
         body: bytes | bytearray | None = None,
         headers: Mapping[str, str] = _NO_HEADERS,
     ) -> Answer:
-        """One try, the whole answer. Raises `ConnectFailed` or `NoAnswer`."""
+        """Sends a request once and returns the whole response. Raises `ConnectFailed` or `NoAnswer`."""
         response = self._begin(method, address, target, body, headers)
         try:
             content = response.read()
@@ -176,8 +178,8 @@ class Cluster:
         return Answer(response.status, dict(response.headers), content)
 
     def open(self, address: str, target: str) -> Stream:
-        """One try at an answer that is read piece by piece. Raises `ConnectFailed`, `NoAnswer`, or the error that the
-        answer stands for."""
+        """Sends a request once and returns its response as a stream. Raises `ConnectFailed`, `NoAnswer`, or the error
+        in the response."""
         response = self._begin("GET", address, target, None, _NO_HEADERS)
         if response.status >= 300:
             raise error_from_answer(response.status, dict(response.headers), response.read())
@@ -186,8 +188,8 @@ class Cluster:
     def _begin(
         self, method: str, address: str, target: str, body: bytes | bytearray | None, headers: Mapping[str, str]
     ) -> http.client.HTTPResponse:
-        """Sends a request, and reads the head of its answer; again, if the broker does not take the credentials and
-        there are new ones."""
+        """Sends a request, and returns the response after its headers were read. Repeats the request once if the broker
+        rejects the credentials and newer ones can be read."""
         credentials = self._credentials
         if credentials is None:
             return self._ask(method, address, target, body, headers)
@@ -228,39 +230,40 @@ class Cluster:
         return connection
 
     def cut(self, address: str, error: Exception) -> NoAnswer:
-        """A connection that failed once is never used again: what comes next on it is anybody's guess."""
+        """Closes a failed connection, and returns the error: the state of such a connection is unknown, so it is never
+        reused."""
         self.drop(address)
         if (why := tls_fault(error)) is not None:
             return NoAnswer(f"{address}: {why}")
         return NoAnswer(f"{address}: no whole answer came ({error!r})")
 
     def drop(self, address: str) -> None:
-        """Closes the connection to a broker; the next request makes another."""
+        """Closes the connection to a broker; the next request opens a new one."""
         connection = self._connections.pop(address, None)
         if connection is not None:
             connection.close()
 
 
 class Stream:
-    """An answer that is read piece by piece, to its end or until `close`."""
+    """A response whose body is read in pieces, to its end or until `close`."""
 
     def __init__(self, cluster: Cluster, address: str, response: http.client.HTTPResponse) -> None:
         self._cluster, self._address, self._response = cluster, address, response
         self._failure: NoAnswer | None = None
 
     def number(self, header: str) -> int:
-        """A header that holds a number; -1 if it is not there."""
+        """Returns the integer value of a header; -1 if it is missing."""
         text = self._response.headers.get(header, "")
         return int(text) if text.isascii() and text.isdigit() else -1
 
     @property
     def lost(self) -> tuple[LostRange, ...]:
-        """The accepted losses that the answer passes. Raises `NoAnswer` if they make no sense."""
+        """The given-up lost offset ranges within the response. Raises `NoAnswer` if the header is malformed."""
         return lost_from_answer(self._response.headers.get(LOST_HEADER))
 
     def read_into(self, buffer: memoryview) -> int:
-        """Fills the buffer with the next bytes, as far as there are any; how many. Raises `NoAnswer` if the answer is
-        cut off, after the bytes that came before."""
+        """Reads the next bytes into the buffer and returns their number, 0 at the end. Raises `NoAnswer` if the
+        response is cut off, after the bytes that arrived."""
         if self._failure is None:
             try:
                 return self._response.readinto(buffer)
@@ -273,16 +276,16 @@ class Stream:
         raise self._failure
 
     def close(self) -> None:
-        """Gives up what was not read yet; the connection is only good for more if that is nothing."""
+        """Abandons the unread part; the connection is reused only if everything was read."""
         if not self._response.isclosed():
             self._cluster.drop(self._address)
 
 
 def find_cluster(bootstrap: Sequence[str], *, timeout_s: float, security: Security = PLAIN) -> Cluster:
-    """Returns a client of the cluster, once a broker has answered at one of these addresses.
+    """Returns a client of the cluster, once a broker has responded at one of these addresses.
 
-    The driver calls it when a query begins: tasks and later batches outwait a broker that restarts (`timeout_s`), but
-    nobody should wait so long to learn that the address is wrong. Raises `ConnectFailed`, which names the addresses.
+    Called by the driver when a query starts: tasks and later batches wait `timeout_s` for a restarting broker, but a
+    wrong address should be reported sooner. Raises `ConnectFailed` with the addresses.
     """
     find_s = min(BOOTSTRAP_TIMEOUT_S, timeout_s)
     found = Cluster(bootstrap, timeout_s=find_s, request_timeout_s=find_s / len(bootstrap), security=security)
@@ -301,8 +304,8 @@ _SHARED: dict[tuple[int, tuple[str, ...], float, Security], Cluster] = {}
 
 
 def shared_cluster(bootstrap: tuple[str, ...], timeout_s: float, security: Security = PLAIN) -> Cluster:
-    """This process's client of a cluster, with the connections that earlier tasks have left. Spark forks its workers,
-    hence the process id: sockets must not be shared with a parent."""
+    """Returns this process's client of a cluster, with the open connections of earlier tasks. The cache key contains
+    the process id, since Spark forks workers and sockets must not be shared with a parent."""
     key = (os.getpid(), bootstrap, timeout_s, security)
     if key not in _SHARED:
         _SHARED[key] = Cluster(bootstrap, timeout_s=timeout_s, security=security)

@@ -1,7 +1,7 @@
-"""The columns of Spark's Kafka source, and subsets of them: a query that gives a schema reads only what is in it.
+"""The columns of Spark's Kafka source, and subsets of them: a query with a schema reads only its columns.
 
-Spark holds the first Arrow batch against its schema to the letter, so types are checked here, where the message can say
-what is expected. Pure; a schema is anything whose fields have a `name` and a `dataType`.
+Spark compares the first Arrow batch strictly with the schema, so types are checked here with a clear error. Pure; a
+schema is any iterable of fields with a `name` and a `dataType`.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ TYPES = {
 
 
 def ddl(*, include_headers: bool) -> str:
-    """The whole schema, in Spark's notation."""
+    """Returns the whole schema in Spark's DDL notation."""
     return ", ".join(f"`{name}` {kind}" for name, kind in TYPES.items() if include_headers or name != "headers")
 
 
 def wanted_columns(schema: Iterable[Any]) -> list[str]:
-    """The columns of a query's schema, in its order. Raises `InvalidRequest` for others, or of other types."""
+    """Returns the column names of a query's schema, in its order. Raises `InvalidRequest` for unknown columns or wrong
+    types."""
     names = []
     for field in schema:
         kind = TYPES.get(field.name)

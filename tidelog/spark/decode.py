@@ -1,7 +1,7 @@
-"""Pieces of a range to the Arrow batches that Spark takes: at most 10,000 rows and some megabytes each.
+"""Conversion of a range's bytes to the Arrow batches for Spark: at most 10,000 rows and some megabytes each.
 
-Spark converts each Arrow batch to its rows in one go; beyond some 8 MB that becomes slower, not faster. What a piece
-decompresses to is only known afterwards, so it is sliced then, which copies nothing.
+Spark converts each Arrow batch to rows at once; beyond some 8 MB that gets slower. The decompressed size is only known
+afterwards, so a batch is sliced then, without copying.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ BYTES_MAX = 8 << 20
 
 
 def decode_piece(piece: Buffer, one: OffsetRange, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The records of the piece that lie in the range. Raises as `decode_to_arrow`."""
+    """Yields the records of the piece that lie in the range, as Arrow batches. Raises as `decode_to_arrow`."""
     batch = decode_to_arrow(piece, one.topic, one.partition, columns=columns, start=one.start, end=one.end)
     yield from slices(batch)
 
 
 def slices(batch: pa.RecordBatch, rows_max: int = ROWS_MAX, bytes_max: int = BYTES_MAX) -> Iterator[pa.RecordBatch]:
-    """The batch in parts that are small enough, in order; a single row may be larger. None of them is empty."""
+    """Yields slices of the batch within the limits, in order; a single row may exceed them. No slice is empty."""
     if batch.num_rows == 0:
         return
     if batch.num_rows == 1 or (batch.num_rows <= rows_max and batch.nbytes <= bytes_max):

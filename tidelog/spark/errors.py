@@ -1,4 +1,4 @@
-"""What goes wrong in Spark's processes and nowhere else."""
+"""Errors that arise in Spark's processes only."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ logger = logging.getLogger(__name__)
 
 
 class DataLoss(TidelogError):
-    """Records that a query was to read are gone: deleted by retention, or with their topic, or lost on all disks, which
-    an operator has accepted (Spark's Kafka source: `KafkaIllegalStateException` under `failOnDataLoss`)."""
+    """Records that a query was to read are gone: deleted by retention or with their topic, or lost on all disks and
+    given up by an operator (Spark's Kafka source: `KafkaIllegalStateException` under `failOnDataLoss`)."""
 
     code = 41080
 
     def __init__(self, message: str, lost: LostRange | None = None) -> None:
         super().__init__(message)
         self.lost = lost
-        """The accepted loss that was met, if it is one."""
+        """The given-up lost range, if that is the reason; else None."""
 
 
 class NotRepeatable(TidelogError):
-    """A write was repeated with other rows than the first time, so that it can not be told what is in the topic."""
+    """A write was repeated with different rows than before, so it is unknown which are in the topic."""
 
     code = 40984
 
 
 @dataclass(frozen=True, slots=True)
 class LossRule:
-    """What to do about records that are gone: `failOnDataLoss`."""
+    """The reaction to missing records: `failOnDataLoss`."""
 
     fails: bool = True
 
     def lost(self, what: str, accepted: LostRange | None = None) -> None:
-        """Raises `DataLoss`, or warns: the query then goes on with what is there."""
+        """Raises `DataLoss`, or logs a warning, after which the query continues with the remaining records."""
         if self.fails:
             raise DataLoss(f"{what}. To go on with what is there, set failOnDataLoss to false", accepted)
         logger.warning("%s: going on with what is there (failOnDataLoss is false)", what)

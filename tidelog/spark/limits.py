@@ -1,7 +1,7 @@
-"""How far one micro-batch goes: the share of each partition in `maxOffsetsPerTrigger` or `maxBytesPerTrigger`.
+"""The size of a micro-batch: each partition's share of `maxOffsetsPerTrigger` or `maxBytesPerTrigger`.
 
-Kafka's rule: each partition gets the share of the limit that it has of the backlog, rounded down, but at least one
-record, so that a small partition beside huge ones is not starved. The sum may exceed the limit by that much. Pure.
+As in Spark's Kafka source, the limit is divided in proportion to the backlogs of the partitions, rounded down, but at
+least one record each, so that a small partition is not starved. The sum may exceed the limit by that much. Pure.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ Positions = Mapping[TopicPartition, int]
 
 
 def backlog(begin: Positions, end: Positions) -> dict[TopicPartition, int]:
-    """How many offsets wait in each partition that has any."""
+    """Returns the number of unread offsets of each partition that has any."""
     return {
         partition: end[partition] - begin[partition] for partition in sorted(end) if end[partition] > begin[partition]
     }
 
 
 def prorate(begin: Positions, end: Positions, weights: Mapping[TopicPartition, float], limit: float) -> Positions:
-    """Where a batch of at most `limit` ends; a record of a partition weighs `weights[partition]`."""
+    """Returns the end of a batch of total weight at most `limit`; a record of a partition weighs
+    `weights[partition]`."""
     waiting = backlog(begin, end)
     total = sum(count * weights[partition] for partition, count in waiting.items())
     if total <= limit:
@@ -36,19 +37,19 @@ def prorate(begin: Positions, end: Positions, weights: Mapping[TopicPartition, f
 
 
 def limit_records(begin: Positions, end: Positions, records_max: int) -> Positions:
-    """Where a batch of at most so many records ends (Kafka: `rateLimit`)."""
+    """Returns the end of a batch of at most `records_max` records (Spark's Kafka source: `rateLimit`)."""
     return prorate(begin, end, dict.fromkeys(end, 1.0), records_max)
 
 
 def limit_bytes(
     begin: Positions, end: Positions, record_bytes: Mapping[TopicPartition, float], bytes_max: int
 ) -> Positions:
-    """Where a batch of about so many bytes ends, for records of the mean sizes given."""
+    """Returns the end of a batch of about `bytes_max` bytes, given the mean size of a record in each partition."""
     return prorate(begin, end, record_bytes, bytes_max)
 
 
 def is_worth_it(begin: Positions, end: Positions, limits: Limits, waited_s: float) -> bool:
-    """False if the batch should wait for more (`minOffsetsPerTrigger`, `maxTriggerDelay`)."""
+    """Returns False if the batch should be delayed for more records (`minOffsetsPerTrigger`, `maxTriggerDelay`)."""
     if limits.records_min is None or waited_s >= limits.delay_s_max:
         return True
     return sum(backlog(begin, end).values()) >= limits.records_min

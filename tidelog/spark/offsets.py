@@ -1,13 +1,13 @@
-"""Positions of a query: of each partition the next offset to read, and of each topic its id.
+"""Positions of a query: the next offset of each partition, and the id of each topic.
 
-Spark keeps them as JSON in its checkpoint, and compares two positions as *strings*: the same content in another order
-would be new data, for ever. So there is one form, with everything sorted:
+Spark stores them as JSON in its checkpoint and compares positions as *strings*: the same content in another order would
+count as new data, again and again. So there is one canonical form, with everything sorted:
 
     {"@topic_ids": {"orders": "9f0c..."}, "orders": {"0": 123, "1": 45}}
 
-It is the form of Spark's Kafka source but for the ids. They close a hole of that one's: a topic that was deleted and
-made again has the same name and other records, and whoever goes on at the old offset reads the wrong ones in silence.
-No topic can be called `@topic_ids`, since `@` is not allowed in a name.
+This is the form of Spark's Kafka source plus the topic ids. A topic that was deleted and created again has the same
+name and other records; without ids, a query would silently continue at the old offset. No topic can be called
+`@topic_ids`, since `@` is not allowed in a name.
 
 Pure.
 """
@@ -26,22 +26,22 @@ TOPIC_IDS = "@topic_ids"
 
 @dataclass(frozen=True, slots=True)
 class Offsets:
-    """Next offsets to read. A partition that is not named has not been read from."""
+    """The next offset to read in each partition. A missing partition has not been read yet."""
 
     positions: Mapping[TopicPartition, int] = field(default_factory=dict)
     topic_ids: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def topics(self) -> list[str]:
-        """The topics that have a partition here, sorted."""
+        """The names of the topics with a partition in these offsets, sorted."""
         return sorted({partition.topic for partition in self.positions})
 
     def moved(self, positions: Mapping[TopicPartition, int]) -> Offsets:
-        """With other positions for some partitions."""
+        """Returns the offsets with those of some partitions replaced."""
         return Offsets({**self.positions, **positions}, self.topic_ids)
 
     def without(self, topics: Iterable[str]) -> Offsets:
-        """Without these topics."""
+        """Returns the offsets without these topics."""
         gone = set(topics)
         return Offsets(
             {partition: offset for partition, offset in self.positions.items() if partition.topic not in gone},
@@ -49,7 +49,7 @@ class Offsets:
         )
 
     def to_json(self) -> dict[str, dict[str, Any]]:
-        """The one form, for `json.dumps`: equal positions give equal strings."""
+        """Returns the canonical form for `json.dumps`: equal positions give equal strings."""
         found: dict[str, dict[str, Any]] = {TOPIC_IDS: dict(sorted(self.topic_ids.items()))}
         for (topic, partition), offset in sorted(self.positions.items()):
             found.setdefault(topic, {})[str(partition)] = offset
@@ -57,7 +57,7 @@ class Offsets:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Mapping[str, Any]]) -> Offsets:
-        """What `to_json` made, after any trip through Spark. `InvalidRequest` for anything else."""
+        """Parses the result of `to_json`, as returned by Spark. Raises `InvalidRequest` for anything else."""
         ids = document.get(TOPIC_IDS, {})
         topics = {topic: entries for topic, entries in document.items() if topic != TOPIC_IDS}
         if not all(isinstance(topic_id, str) for topic_id in ids.values()):
@@ -66,7 +66,8 @@ class Offsets:
 
 
 def parse_partitions(document: Any, *, lowest: int) -> dict[TopicPartition, int]:
-    """`{"topic": {"0": number}}`, the form of all options that name a number for each partition. `InvalidRequest`."""
+    """Parses `{"topic": {"0": number}}`, the form of all options with a number per partition. Raises
+    `InvalidRequest`."""
     found: dict[TopicPartition, int] = {}
     if not isinstance(document, Mapping):
         raise InvalidRequest(f'expected {{"topic": {{"0": 123}}}}, not {document!r}')

@@ -1,7 +1,7 @@
-"""Reading options as Spark hands them over: names in any case, all values strings.
+"""Parsing of Spark options: case-insensitive names, string values.
 
-Every option that is there must have been asked for by the end (`finish`): a misspelt one would otherwise be ignored,
-and with `failOnDataloss` or `startingOffset` that costs data. Pure.
+Options that are given but never read raise an error at the end (`finish`): a misspelt `failOnDataLoss` or
+`startingOffsets` must not be ignored, since that may cost data. Pure.
 """
 
 from __future__ import annotations
@@ -18,15 +18,14 @@ _DURATION = re.compile(r"(\d+)\s*([a-z]*)")
 
 
 class OptionValues:
-    """The options of one source or sink, and which of them were asked for."""
+    """The options of one source or sink, with a record of which were read."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._values = {name.lower(): value for name, value in options.items()}
         self._known: dict[str, str] = {}
 
     def text(self, *names: str) -> str | None:
-        """The value under the first of these names that is given; the others are aliases. `InvalidRequest` if two are
-        and differ."""
+        """Returns the value of the first given name; the others are aliases. Raises `InvalidRequest` if two differ."""
         for name in names:
             self._known[name.lower()] = name
         given = {name: self._values[name.lower()] for name in names if name.lower() in self._values}
@@ -35,7 +34,7 @@ class OptionValues:
         return next(iter(given.values()), None)
 
     def flag(self, name: str, default: bool) -> bool:
-        """`true` or `false`, in any case."""
+        """Returns a boolean option, `true` or `false` in any case."""
         text = self.text(name)
         if text is None:
             return default
@@ -44,7 +43,7 @@ class OptionValues:
         return text.lower() == "true"
 
     def number(self, *names: str, least: int = 1) -> int | None:
-        """A whole number from `least` on."""
+        """Returns an integer option of at least `least`; None if it is not given."""
         text = self.text(*names)
         if text is None:
             return None
@@ -53,7 +52,7 @@ class OptionValues:
         return int(text)
 
     def duration_s(self, name: str, default_s: float) -> float:
-        """Spark's notation: `15m`, `30s`, `500ms`; a bare number is milliseconds."""
+        """Returns a duration in seconds, in Spark's notation: `15m`, `30s`, `500ms`; a bare number is milliseconds."""
         text = self.text(name)
         if text is None:
             return default_s
@@ -64,7 +63,7 @@ class OptionValues:
         return int(match[1]) * unit_s
 
     def choice(self, name: str, choices: Iterable[str], default: str) -> str:
-        """One of a few words, in any case."""
+        """Returns one of the `choices`, given in any case."""
         text = (self.text(name) or default).lower()
         words = list(choices)
         if text not in words:
@@ -72,7 +71,7 @@ class OptionValues:
         return text
 
     def document(self, name: str) -> Any:
-        """JSON; None if the option is not given."""
+        """Returns a JSON option, decoded; None if it is not given."""
         text = self.text(name)
         try:
             return None if text is None else json.loads(text)
@@ -80,13 +79,14 @@ class OptionValues:
             raise InvalidRequest(f"option {name} must be JSON: {error}") from None
 
     def refuse(self, reasons: Mapping[str, str]) -> None:
-        """`InvalidRequest`, with its reason, for an option of Kafka's that means nothing here."""
+        """Raises `InvalidRequest` with the reason for a given option of Spark's Kafka source that tidelog does not
+        support."""
         for name, reason in reasons.items():
             if name.lower() in self._values:
                 raise InvalidRequest(f"option {name}: {reason}")
 
     def finish(self, *passed: str) -> None:
-        """`InvalidRequest` for an option that nobody asked for and is not `passed`: Spark's own."""
+        """Raises `InvalidRequest` for a given option that was not read and is not in `passed`, Spark's own."""
         ours = {*self._known, *(name.lower() for name in passed)}
         unknown = [name for name in self._values if name not in ours]
         if unknown:

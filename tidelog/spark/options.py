@@ -1,7 +1,7 @@
-"""The options of the source, with Spark's Kafka source's names, defaults and meanings.
+"""The options of the source, with the names, defaults and meanings of Spark's Kafka source.
 
-`docs/spark.md` has the table. What that source takes and this one can not honour is refused with the reason: an option
-that is accepted and ignored is a lie. Pure.
+`docs/spark.md` has the table. An option of Spark's Kafka source that tidelog does not support is rejected with the
+reason, never ignored. Pure.
 """
 
 from __future__ import annotations
@@ -40,43 +40,44 @@ _SPARKS_OWN = ("path", "queryName")
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which partitions: those `assigned`, all of the `topics` subscribed to, or all whose topic matches `pattern`."""
+    """The partitions to read: `assigned` ones, all of the `topics` subscribed to, or all of the topics that match
+    `pattern`."""
 
     topics: tuple[str, ...] = ()
     assigned: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     pattern: str | None = None
 
     def wants_topic(self, topic: str) -> bool:
-        """True for a topic of which something is wanted."""
+        """Returns True if partitions of the topic are to be read."""
         if self.pattern is not None:
             return re.fullmatch(self.pattern, topic) is not None
         return topic in self.topics or topic in self.assigned
 
     def wanted(self, topic: str, partitions: int) -> tuple[int, ...]:
-        """The numbers wanted of a topic with so many partitions."""
+        """Returns the partition numbers to read of a topic with `partitions` partitions."""
         numbers = self.assigned.get(topic)
         return tuple(range(partitions)) if numbers is None else tuple(n for n in numbers if n < partitions)
 
     @property
     def named(self) -> tuple[str, ...] | None:
-        """The topics by name; None if a pattern chooses."""
+        """The topics given by name; None for a pattern."""
         return None if self.pattern is not None else (*self.topics, *self.assigned)
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much a micro-batch reads. Records are offsets: what compaction left out counts."""
+    """The limits of a micro-batch. Records are counted as offsets, including those removed by compaction."""
 
     records_max: int | None = None
     records_min: int | None = None
     delay_s_max: float = MAX_TRIGGER_DELAY_S
-    """How long a batch of fewer than `records_min` may be put off."""
+    """Maximum seconds that a batch of fewer than `records_min` records is delayed."""
     bytes_max: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """How offset ranges become tasks."""
+    """The limits by which offset ranges are divided into tasks."""
 
     partitions_min: int | None = None
     records_max: int | None = None
@@ -85,11 +86,11 @@ class Division:
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """All that a reader needs; plain values, since it travels to the executors."""
+    """The validated options of a reader; picklable, since they are sent to the executors."""
 
     bootstrap: tuple[str, ...]
     security: Security
-    """The files that it names are on the driver and on each executor."""
+    """TLS and authentication settings. Their files must exist on the driver and on each executor."""
     selection: Selection
     start: Bound
     end: Bound
@@ -99,11 +100,11 @@ class SourceOptions:
     includes_headers: bool
     pushes_filters: bool
     timeout_s: float
-    """Without progress for so long, a read or a look-up fails."""
+    """Seconds without progress after which a read or a lookup fails."""
 
 
 def parse_source_options(options: Mapping[str, str], *, is_streaming: bool) -> SourceOptions:
-    """The options of a query that reads. Raises `InvalidRequest`, which names the option."""
+    """Parses the options of a query that reads. Raises `InvalidRequest` with the option's name."""
     values = OptionValues(options)
     values.refuse(_REFUSED)
     kind, other = ("streaming", _BATCH_ONLY) if is_streaming else ("batch", _STREAM_ONLY)
@@ -131,7 +132,7 @@ def parse_source_options(options: Mapping[str, str], *, is_streaming: bool) -> S
 
 
 def parse_servers(values: OptionValues) -> tuple[tuple[str, ...], Security]:
-    """Base URLs of `bootstrap.servers`, or of its alias, and how to connect there."""
+    """Returns the base URLs of `bootstrap.servers` or its alias, and the security settings."""
     text = values.text(*BOOTSTRAP)
     if text is None:
         raise InvalidRequest("option bootstrap.servers is missing: give the address of a broker, such as HOST:8082")

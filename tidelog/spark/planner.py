@@ -1,11 +1,11 @@
-"""Offset ranges become Spark's tasks.
+"""Division of offset ranges into Spark tasks.
 
-A task of a Python source costs some 25 ms before it reads a record, so one task for each partition, as Kafka's source
-has it, is the wrong default: small ranges are put together, whole, so that the records of a partition stay in order in
-one task. `minPartitions` and `maxRecordsPerPartition` cut ranges instead, and then each piece is a task, as with Kafka.
+A task of a Python source costs some 25 ms before its first record, so a task per partition, as in Spark's Kafka source,
+is a bad default: small whole ranges are combined, and the records of a partition stay in order within one task.
+`minPartitions` and `maxRecordsPerPartition` split ranges instead, and then each piece is a task, as with Kafka.
 
-The plan depends on nothing but the ranges and the options: a micro-batch that is repeated after a restart is planned
-as before, on however many machines, and whoever is the leader then. The sink counts on that. Pure.
+The plan depends on the ranges and options only: a micro-batch that is repeated after a restart has the same plan,
+whatever the number of machines and the leaders. The sink relies on that. Pure.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from itertools import pairwise
 from tidelog.spark.options import Division
 
 TASK_RECORDS = 250_000
-"""Up to so many records are not worth another task."""
+"""Records up to which no additional task is planned."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class OffsetRange:
-    """Records [start, end) of one partition; `topic_id` says of which topic of that name."""
+    """The records [start, end) of one partition; `topic_id` distinguishes topics of the same name."""
 
     topic: str
     partition: int
@@ -33,7 +33,7 @@ class OffsetRange:
 
     @property
     def size(self) -> int:
-        """Offsets, gaps included."""
+        """The number of offsets, including gaps."""
         return self.end - self.start
 
     def __str__(self) -> str:
@@ -44,7 +44,8 @@ Task = tuple[OffsetRange, ...]
 
 
 def plan(ranges: Sequence[OffsetRange], division: Division) -> list[Task]:
-    """The tasks of one batch. No range is lost, none is read twice, and pieces of a partition keep their order."""
+    """Returns the tasks of one batch. Each range is read exactly once, and the pieces of a partition keep their
+    order."""
     ranges = sorted(one for one in ranges if one.size > 0)
     if division.partitions_min is not None or division.records_max is not None:
         pieces = _cut_to(ranges, division.records_max)
@@ -53,7 +54,8 @@ def plan(ranges: Sequence[OffsetRange], division: Division) -> list[Task]:
 
 
 def _gather(ranges: Sequence[OffsetRange], tasks_max: int) -> list[Task]:
-    """Whole ranges into few tasks, the largest first, each to where least is (Graham's LPT rule)."""
+    """Distributes whole ranges over at most `tasks_max` tasks, the largest first, each to the smallest task (Graham's
+    LPT rule)."""
     records = sum(one.size for one in ranges)
     count = min(len(ranges), tasks_max, max(1, math.ceil(records / TASK_RECORDS)))
     bins: list[list[OffsetRange]] = [[] for _ in range(count)]
@@ -72,7 +74,8 @@ def _cut_to(ranges: Sequence[OffsetRange], records_max: int | None) -> list[Offs
 
 
 def _cut_into(ranges: Sequence[OffsetRange], partitions_min: int | None) -> list[OffsetRange]:
-    """Kafka's rule: what is smaller than its share stays whole, the others share what is left."""
+    """Splits ranges into at least `partitions_min` pieces as Spark's Kafka source: ranges below their share stay whole,
+    the others share the remaining pieces."""
     if partitions_min is None or len(ranges) >= partitions_min:
         return list(ranges)
     share = sum(one.size for one in ranges) / partitions_min
@@ -86,7 +89,7 @@ def _cut_into(ranges: Sequence[OffsetRange], partitions_min: int | None) -> list
 
 
 def _cut(one: OffsetRange, pieces: int) -> list[OffsetRange]:
-    """Pieces that differ by one record at most; never an empty one."""
+    """Splits a range into pieces that differ by at most one record, none of them empty."""
     pieces = min(pieces, one.size)
     edges = [one.start + one.size * number // pieces for number in range(pieces + 1)]
     return [replace(one, start=start, end=end) for start, end in pairwise(edges)]

@@ -1,15 +1,15 @@
-"""Reading one offset range from its leader, come what may: the bytes of its batches, whole batches at a time.
+"""Reading of one offset range from its leader, with retries: the bytes of its whole batches.
 
-A range is one request whose answer is streamed, so its cost does not depend on the way to the broker. When the stream
-ends early, the leader changed, its broker died, or it is not yet known there that the range is committed. Then whoever
-leads now is asked for the rest, from the next offset that is missing; local Spark never repeats a task, so it is done
-here. Without progress for `timeout_s` the last error is raised.
+A range is one request with a streamed response, so its cost does not depend on the latency. A stream ends early when
+the leader changes, its broker dies, or the leader does not know yet that the range is committed. Then the current
+leader is asked for the remainder, from the next missing offset; local Spark never repeats a task, so this module does.
+Without progress for `timeout_s` the last error is raised.
 
-An answer that would pass offsets whose loss was accepted says so before its first byte. Then only what lies before them
-is asked for, so that their loss is told, or raised, when everything before it has been handed out.
+A response that would skip given-up lost offsets says so before its first byte. Then only the records before them are
+requested, so that the loss is reported after everything before it was returned.
 
-A batch that lies across the range's start or end is handed out whole. Where it stops is decided by offsets, not by
-counting: compaction and the Paxos log leave gaps.
+A batch across the range's start or end is returned whole. The end is determined by offsets, not by counts: compaction
+and the Paxos log leave gaps.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from tidelog.spark.planner import OffsetRange
 READ_BYTES = 1 << 20
 PIECE_RECORDS = 10_000
 PIECE_BYTES = 4 << 20
-"""A piece ends with the batch that makes it so large."""
+"""Minimum bytes of a piece: it ends with the batch that reaches this size."""
 ROOM_BYTES = PIECE_BYTES + READ_BYTES
-"""Has room for a piece, or several small ones, so that little of what was read is moved."""
+"""Bytes of the buffer: room for one piece, or several small ones, so that few read bytes are moved."""
 
 
 def read_range(
     cluster: Cluster, one: OffsetRange, leader: str | None, loss: LossRule, *, replica: str | None = None
 ) -> Iterator[memoryview]:
-    """Pieces of whole batches that hold all records of the range there are, each until the next is asked for. `leader`
-    is where to begin, if known.
+    """Yields pieces of whole batches with all existing records of the range; each piece is valid until the next one is
+    requested. `leader` is the leader's address, if known.
 
-    With `replica`, a broker's address, that broker's own copy is read and no other.
-    Raises `DataLoss` as `loss` says, or the last `TidelogError` when nothing comes for the cluster's `timeout_s`.
+    With `replica`, a broker's address, only that broker's own copy is read. Raises `DataLoss` as `loss` says, or the
+    last `TidelogError` after the cluster's `timeout_s` without progress.
     """
     return _RangeReader(cluster, one, leader, loss, replica).read()
 
@@ -52,7 +52,7 @@ class _RangeReader:
         self._address, self._replica = replica or leader, replica
         self._position = one.start
         self._ahead: LostRange | None = None
-        """An accepted loss that is to be met before anything behind it is read."""
+        """A given-up lost range ahead, to be reported before anything behind it is read."""
 
     def read(self) -> Iterator[memoryview]:
         patience = self._cluster.patience()
@@ -105,7 +105,8 @@ class _RangeReader:
         self._position, self._ahead = max(self._position, lost.end), None
 
     def _find_leader(self) -> str:
-        """Raises `LeaderNotAvailable` while there is none, `UnknownTopic` if the topic is another one now."""
+        """Returns the leader's address. Raises `LeaderNotAvailable` while there is none, `UnknownTopic` if the topic
+        was deleted and created again."""
         one = self._range
         found = self._cluster.metadata([one.topic])
         if not found.topics or found.topics[0].topic_id != one.topic_id:
@@ -119,7 +120,8 @@ class _RangeReader:
         raise LeaderNotAvailable(f"{one}: the partition has no leader at the moment")
 
     def _out_of_range(self, error: OffsetOutOfRange, patience: Patience) -> None:
-        """Before the log: lost. Behind its end: a leader that does not know yet, or records that are gone for good."""
+        """Handles a position outside of the log. Before the log start: the records are lost. Beyond the end: waits,
+        since the leader may not know yet that they are committed."""
         if error.log_start_offset > self._position:
             end = min(error.log_start_offset, self._range.end)
             self._loss.lost(f"{self._range}: records {self._position} to {end - 1} have been deleted")
@@ -130,9 +132,9 @@ class _RangeReader:
 
 
 def split_stream(stream: Stream) -> Iterator[tuple[memoryview, int]]:
-    """Whole batches, gathered until they are worth decoding together, and the offset after them; their bytes are there
-    until the next ones are asked for. Bytes that make no whole batch at the end of the stream are dropped; nothing else
-    is. Raises what ends the stream too early, after the batches that came before."""
+    """Yields pieces of whole batches and the offset after each piece; a piece's bytes are valid until the next one is
+    requested. An incomplete batch at the stream's end is dropped. Raises the stream's error, after the batches that
+    arrived."""
     room = memoryview(bytearray(READ_BYTES))
     begin = filled = 0
     cut = _Cut()
@@ -156,7 +158,7 @@ def split_stream(stream: Stream) -> Iterator[tuple[memoryview, int]]:
 
 
 def _cleared(room: memoryview, begin: int) -> memoryview:
-    """Moves what is from there on to the beginning: of the same room, or of a larger one where that is of no use."""
+    """Moves the unread bytes from `begin` on to the start of the buffer, or to a larger buffer if it is full."""
     held = room[begin:]
     if begin == 0 or len(room) < ROOM_BYTES:
         room = memoryview(bytearray(max(ROOM_BYTES, 2 * len(held))))
@@ -165,7 +167,7 @@ def _cleared(room: memoryview, begin: int) -> memoryview:
 
 
 class _Cut:
-    """How far the batches of a piece go: `position` in the bytes held, and `next_offset`."""
+    """The end of the whole batches in the buffer: `position` in bytes, and `next_offset`."""
 
     def __init__(self) -> None:
         self.position = 0
@@ -173,7 +175,7 @@ class _Cut:
         self._records = 0
 
     def advance(self, held: memoryview) -> bool:
-        """Goes over the batches that are whole; True when they are enough for a piece. Raises `InvalidBatch`."""
+        """Advances over whole batches; returns True when they are enough for a piece. Raises `InvalidBatch`."""
         while self.position + HEADER_BYTES <= len(held):
             header = parse_header(held, self.position)
             check_header(header)

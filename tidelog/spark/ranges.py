@@ -1,4 +1,4 @@
-"""From positions to offset ranges: what of it is still there, and what the loss rule says of the rest. Pure."""
+"""From positions to offset ranges: the records that still exist, and the reaction to missing ones. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from tidelog.spark.view import Snapshot, View
 
 
 def resolve(bound: Bound, snapshot: Snapshot, view: View) -> dict[TopicPartition, int]:
-    """The offset of a bound in each partition. Raises `InvalidRequest` if it does not say, or nothing is so young."""
+    """Returns the offset of a bound in each partition. Raises `InvalidRequest` for an unknown or unlisted partition, or
+    a timestamp after the last record."""
     unknown = set(bound.offsets or bound.timestamps_ms or ()).difference(snapshot.extents)
     if unknown:
         raise InvalidRequest(
@@ -37,7 +38,7 @@ def resolve(bound: Bound, snapshot: Snapshot, view: View) -> dict[TopicPartition
 
 
 def drop_lost_topics(start: Offsets, snapshot: Snapshot, loss: LossRule) -> Offsets:
-    """The positions in topics that are still what they were; those in others mean nothing any more."""
+    """Returns the positions without those of deleted or recreated topics, which are reported as lost."""
     lost = []
     for topic in start.topics:
         if topic not in snapshot.topic_ids:
@@ -51,8 +52,8 @@ def drop_lost_topics(start: Offsets, snapshot: Snapshot, loss: LossRule) -> Offs
 
 
 def ranges_between(start: Offsets, end: Offsets, snapshot: Snapshot, loss: LossRule) -> list[OffsetRange]:
-    """What to read from `start` to `end`, as far as it is there. A partition that a topic got since `start` is read
-    from 0; a topic that is new to the query, from what it has."""
+    """Returns the ranges to read from `start` to `end`, as far as they exist. A partition added since `start` is read
+    from 0; a topic that is new to the query, from its log start."""
     kept = drop_lost_topics(end, snapshot, loss)
     found = []
     for partition, limit in sorted(kept.positions.items()):
@@ -78,7 +79,7 @@ def _begin(start: Offsets, partition: TopicPartition, topic_id: str, earliest: i
 def check_exists(
     selection_names: tuple[str, ...] | None, assigned: Mapping[str, tuple[int, ...]], found: Snapshot
 ) -> None:
-    """At the start of a query: `InvalidRequest` if a topic or partition that is named is not there."""
+    """Raises `InvalidRequest` if a topic or partition given by name does not exist, when a query starts."""
     for topic in selection_names or ():
         if topic not in found.topic_ids:
             raise InvalidRequest(f"topic {topic!r} does not exist; create it first")

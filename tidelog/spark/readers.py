@@ -1,8 +1,8 @@
-"""The readers that Spark asks for positions and tasks, in its driver, and that it has read, in executors.
+"""The readers of the data source: the driver asks them for positions and tasks, and executors read with them.
 
-Spark makes a reader in a process of its own and asks it for positions; another one is pickled once and sent to every
-task for the life of the query. So a reader holds options only, and makes connections where it is used. What decodes
-records is imported where they are read.
+Spark creates one reader in a process of its own for positions; another one is pickled once and sent to every task of
+the query. So a reader contains options only, and connects where it is used. The modules for decoding are imported where
+records are read.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ if TYPE_CHECKING:
 
 @dataclass
 class TidelogPartition(InputPartition):
-    """The value that Spark sends to one task."""
+    """A task's work as Spark sends it to an executor."""
 
     task: ReadTask
 
 
 class TidelogReader(DataSourceReader):
-    """The reader of a batch query: all that is there when it begins."""
+    """The reader of a batch query, for all records that exist when it starts."""
 
     def __init__(self, options: SourceOptions, columns: list[str]) -> None:
         self._options, self._columns = options, columns
         self._narrowing = Narrowing()
 
     def partitions(self) -> list[InputPartition]:
-        """Plans the tasks."""
+        """Returns the tasks of the query."""
         cluster = _found(self._options)
         try:
             ranges, snapshot = plan_query(self._options, ClusterView(cluster), self._narrowing)
@@ -59,16 +59,17 @@ class TidelogReader(DataSourceReader):
         return [TidelogPartition(task) for task in tasks or [ReadTask(())]]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Runs one task, in an executor."""
+        """Reads the records of one task, in an executor."""
         assert isinstance(partition, TidelogPartition)
         return _run(partition.task, self._options, self._columns)
 
 
 class FilteringReader(TidelogReader):
-    """The reader with `filterPushdown`: another class, as Spark refuses one that could push them while it may not."""
+    """The batch reader with `filterPushdown`. A separate class, since Spark rejects a reader with `pushFilters` when
+    filter pushdown is disabled."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Narrows what is read; Spark applies all filters again."""
+        """Uses filters to read less; returns all of them, so that Spark applies them again."""
         for one in filters:
             column: tuple[str, ...] = getattr(one, "attribute", ())
             if len(column) == 1:
@@ -77,25 +78,25 @@ class FilteringReader(TidelogReader):
 
 
 class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """The reader of a streaming query: what comes, batch by batch."""
+    """The reader of a streaming query, in micro-batches."""
 
     def __init__(self, options: SourceOptions, columns: list[str]) -> None:
         self._options, self._columns = options, columns
         self._planner: StreamPlanner | None = None
 
     def _planned(self) -> StreamPlanner:
-        """Makes the planner where it is used: a reader must be fit for pickling."""
+        """Returns the planner, created at first use, because a reader must be picklable."""
         if self._planner is None:
             cluster = _found(self._options)
             self._planner = StreamPlanner(self._options, ClusterView(cluster), SystemClock().monotonic_s)
         return self._planner
 
     def initialOffset(self) -> dict[str, Any]:
-        """Returns where a new query begins."""
+        """Returns the start positions of a new query."""
         return self._planned().initial().to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Returns what limits a batch, as Spark knows it; the others are applied with it."""
+        """Returns the limit of a micro-batch in Spark's form; limits unknown to Spark are applied in addition."""
         limits = self._options.limits
         if limits.records_max is not None:
             return ReadMaxRows(limits.records_max)
@@ -104,26 +105,28 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if limits.records_min is None else ReadMinRows(limits.records_min)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Returns how far the next batch goes. `limit` is the one above, or says to leave all limits out."""
+        """Returns the end positions of the next batch. `limit` is that of `getDefaultReadLimit`, or `ReadAllAvailable`
+        for no limits."""
         is_limited = not isinstance(limit, ReadAllAvailable)
         return self._planned().latest(Offsets.from_json(start), is_limited=is_limited).to_json()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Ends the query with what there is now."""
+        """Makes the query end at the present ends of the partitions."""
         self._planned().freeze()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Returns the ends of the partitions: with a batch's end, a query's progress shows the lag."""
+        """Returns the latest known ends of the partitions, from which Spark reports the lag; None if they were never
+        looked up."""
         newest = self._planned().newest
         return None if newest is None else newest.to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """Plans the tasks of a batch."""
+        """Returns the tasks of a micro-batch."""
         ranges, snapshot = self._planned().ranges(Offsets.from_json(start), Offsets.from_json(end))
         return [TidelogPartition(task) for task in plan_tasks(ranges, snapshot, self._options)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Runs one task, in an executor."""
+        """Reads the records of one task, in an executor."""
         assert isinstance(partition, TidelogPartition)
         return _run(partition.task, self._options, self._columns)
 

@@ -1,7 +1,7 @@
-"""The writers that Spark calls: in the driver at a batch's end, in executors for its rows.
+"""The writers that Spark calls: in executors for rows, in the driver at the end of a batch.
 
-There is nothing to commit or to take back: a record that was appended is there, for readers too, whether or not the
-rest of its batch ever comes; and when the batch is repeated it is not appended again.
+There is no commit or abort: an appended record is visible at once, even if the remainder of its batch never follows;
+and a repeated batch is not appended again.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ RANDOM_BYTES = 16
 
 @dataclass
 class TaskWritten(WriterCommitMessage):
-    """What a task reports to the driver."""
+    """A task's report to the driver."""
 
     records: int
     batches: int
 
 
 class TidelogStreamWriter(DataSourceStreamArrowWriter):
-    """Of a streaming query. Its id outlives restarts; a batch keeps its number when it is repeated."""
+    """The writer of a streaming query. The query's id survives restarts, and a repeated batch keeps its number."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """One task's rows."""
+        """Writes the rows of one task."""
         context = TaskContext.get()
         assert context is not None
         query_id, batch_id = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
@@ -51,14 +51,15 @@ class TidelogStreamWriter(DataSourceStreamArrowWriter):
 
 
 class TidelogWriter(DataSourceArrowWriter):
-    """Of a batch query: known by its `writeId`, or by chance, which still covers the attempts of a task."""
+    """The writer of a batch query, identified by its `writeId`, or else a random id, which still covers repeated
+    attempts of a task."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
         self._write_id = options.write_id or SystemEntropy().token_hex(RANDOM_BYTES)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """One task's rows."""
+        """Writes the rows of one task."""
         context = TaskContext.get()
         assert context is not None
         return _write(iterator, self._options, f"write/{self._write_id}", context)
@@ -67,8 +68,8 @@ class TidelogWriter(DataSourceArrowWriter):
 def checked_options(
     given: Mapping[str, str], schema: StructType, *, overwrite: bool, is_streaming: bool
 ) -> SinkOptions:
-    """Returns the options of a query that writes such rows, once a broker has answered. Raises `InvalidRequest`,
-    `ConnectFailed`."""
+    """Returns the validated options of a query that writes rows of this schema, once a broker has responded. Raises
+    `InvalidRequest`, `ConnectFailed`."""
     if overwrite:
         raise InvalidRequest("a topic can only be appended to: use mode append, or outputMode append or update")
     options = parse_sink_options(given, is_streaming=is_streaming)

@@ -1,4 +1,4 @@
-"""The options of the sink, and the rows that go with them. Pure."""
+"""The options of the sink, and the check of a row schema against them. Pure."""
 
 from __future__ import annotations
 
@@ -35,24 +35,24 @@ _SPARKS_OWN = ("path", "checkpointLocation", "queryName")
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """All that a task that writes needs; plain values, since it travels to the executors."""
+    """The validated options of a writer; picklable, since they are sent to the executors."""
 
     bootstrap: tuple[str, ...]
     security: Security
-    """The files that it names are on the driver and on each executor."""
+    """TLS and authentication settings. Their files must exist on the driver and on each executor."""
     topic: str | None
-    """Instead of a column."""
+    """The topic of all rows; None if rows have a column `topic`."""
     compression: Compression
     is_idempotent: bool
     write_id: str | None
-    """Names a batch write, so that it can be repeated."""
+    """The id of a batch write, by which a repeated write is recognised."""
     keeps_timestamps: bool
     timeout_s: float
-    """Without progress for so long, a task fails."""
+    """Seconds without progress after which a task fails."""
 
 
 def parse_sink_options(options: Mapping[str, str], *, is_streaming: bool) -> SinkOptions:
-    """The options of a query that writes. Raises `InvalidRequest`, which names the option."""
+    """Parses the options of a query that writes. Raises `InvalidRequest` with the option's name."""
     values = OptionValues(options)
     values.refuse(_REFUSED)
     if is_streaming:
@@ -76,7 +76,7 @@ def parse_sink_options(options: Mapping[str, str], *, is_streaming: bool) -> Sin
 
 
 def check_schema(schema: Any, options: SinkOptions) -> None:
-    """`InvalidRequest` if rows of this Spark schema can not be written."""
+    """Raises `InvalidRequest` if rows of this Spark schema cannot be written."""
     kinds = {field.name: field.dataType.simpleString() for field in schema}
     if "value" not in kinds:
         raise InvalidRequest("there is no column 'value'")

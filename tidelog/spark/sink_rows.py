@@ -1,7 +1,7 @@
-"""Spark's rows to records: `key`, `value`, `topic`, `partition` and `headers`, as Spark's Kafka sink has them.
+"""Conversion of Spark rows to records: `key`, `value`, `topic`, `partition` and `headers`, as in Spark's Kafka sink.
 
-Keys and values are binary or text. A column of another name is ignored, as there, so that what was read can be written
-as it is. Pure.
+Keys and values are binary or text. Other columns are ignored, as in Spark's Kafka sink, so that rows can be written as
+they were read. Pure.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class SinkRow(NamedTuple):
 
 
 def sink_rows(batch: pa.RecordBatch, options: SinkOptions, now_ms: int) -> Iterator[SinkRow]:
-    """The records of an Arrow batch, in its order. Raises `InvalidRequest` for a row without a topic."""
+    """Yields the records of an Arrow batch, in order. Raises `InvalidRequest` for a row without a topic."""
     count = batch.num_rows
     columns = {name: batch.column(position) for position, name in enumerate(batch.schema.names)}
     topics = [options.topic] * count if options.topic is not None else columns["topic"].to_pylist()

@@ -1,7 +1,7 @@
-"""The data source that Spark knows as `tidelog`: thin, every decision is made elsewhere.
+"""The data source that Spark knows as `tidelog`: a thin layer over the other modules.
 
-Spark imports it in many processes, one after the other, before a query begins: one looks for data sources, one asks for
-the columns, others plan and read. Each imports what it needs, and most need little.
+Spark imports it in many processes before a query starts: to find data sources, to get the columns, to plan, to read.
+Each method imports only what it needs.
 """
 
 # ruff: noqa: PLC0415 - most of Spark's processes need one of these imports, or none
@@ -34,7 +34,7 @@ class TidelogDataSource(DataSource):
         return "tidelog"
 
     def schema(self) -> str:
-        """Returns the columns of Spark's Kafka source."""
+        """Returns the columns, those of Spark's Kafka source."""
         return ddl(include_headers=OptionValues(self.options).flag("includeHeaders", False))
 
     def reader(self, schema: StructType) -> DataSourceReader:

@@ -1,14 +1,13 @@
-"""The positions of a streaming query: where it begins, how far each micro-batch goes, what ranges that is.
+"""The positions of a streaming query: its start, the end of each micro-batch, and the offset ranges in between.
 
-Spark asks in a certain order, and repeats itself: `initial` is asked twice for a query's first batch, and again after a
-restart if that batch was never committed; one that was planned and not committed is planned again, with the end that
-is in Spark's log and with no `latest` before.
+Spark calls in a certain order and repeats itself: `initial` is called twice for a query's first batch, and again after
+a restart if that batch was never committed. A planned and uncommitted batch is planned again, with the end in Spark's
+log and no call of `latest` before.
 
-*The pinned start.* A start such as "latest" is another one each time it is looked up. Spark's log keeps only the ends
-of batches, so if the first batch failed, the restarted query would begin later, and records would be skipped in
-silence. So the first batch of such a query is empty: its end is its start, which is in the log from then on, and
-whatever happens later happens to batch 1. (Kafka's source keeps its start in a file of its own in the checkpoint; a
-Python source is not told where that is.)
+*The pinned start.* A start such as "latest" changes with each lookup. Spark's log has only the ends of batches, so if
+the first batch failed, the restarted query would start later and silently skip records. So the first batch of such a
+query is empty: its end is its start, which is then in the log, and all later failures concern batch 1. (Spark's Kafka
+source keeps its start in a file in the checkpoint; a Python source does not know that path.)
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ from tidelog.spark.ranges import check_exists, drop_lost_topics, ranges_between,
 from tidelog.spark.view import Snapshot, View
 
 NEWS_MS = 500
-"""How long a look-up that finds nothing new waits for it. Spark asks again at once."""
+"""Milliseconds that a lookup waits for new records if there are none. Spark repeats it at once."""
 
 
 class StreamPlanner:
-    """One streaming query's, in its driver. `now_s` is monotonic."""
+    """The planner of one streaming query, in its driver. `now_s` is a monotonic clock."""
 
     def __init__(self, options: SourceOptions, view: View, now_s: Callable[[], float]) -> None:
         self._options, self._view, self._now_s = options, view, now_s
@@ -38,11 +37,12 @@ class StreamPlanner:
         self._target: Offsets | None = None
         self._newest: Offsets | None = None
         self._decided: tuple[Offsets, Snapshot] | None = None
-        """The end of the next batch, and what was seen when that was decided, until its ranges are asked for."""
+        """The end of the next batch and the cluster's state at that decision, until the batch's ranges are
+        requested."""
         self._planned_s = -math.inf
 
     def initial(self) -> Offsets:
-        """Where a new query begins; the same however often it is asked."""
+        """Returns the start positions of a new query, the same in every call."""
         if self._initial is None:
             selection = self._options.selection
             snapshot = self._look(Offsets())
@@ -53,12 +53,12 @@ class StreamPlanner:
         return self._initial
 
     def freeze(self) -> None:
-        """`Trigger.AvailableNow`: what there is now is all that will be read."""
+        """Makes the present ends of the partitions the end of the query (`Trigger.AvailableNow`)."""
         snapshot = self._look(Offsets())
         self._target = Offsets(snapshot.ends, snapshot.topic_ids)
 
     def latest(self, start: Offsets, *, is_limited: bool) -> Offsets:
-        """How far the batch that begins at `start` goes. `start` itself if there is to be none."""
+        """Returns the end of the batch that starts at `start`; `start` itself for no batch."""
         if self._must_pin:
             self._must_pin = False
             return start
@@ -75,17 +75,19 @@ class StreamPlanner:
 
     @property
     def newest(self) -> Offsets | None:
-        """The ends of all partitions when they were last looked at; None before that."""
+        """The ends of all partitions at the last lookup; None before it."""
         return self._newest
 
     def ranges(self, start: Offsets, end: Offsets) -> tuple[list[OffsetRange], Snapshot]:
-        """What a batch reads, and who leads what. Raises `DataLoss` as the loss rule says."""
+        """Returns the offset ranges of a batch, and the state of the partitions. Raises `DataLoss` as `failOnDataLoss`
+        says."""
         self._must_pin = False  # this batch was decided before
         snapshot = self._snapshot_for(end)
         return ranges_between(start, end, snapshot, self._options.loss), snapshot
 
     def _snapshot_for(self, end: Offsets) -> Snapshot:
-        """Returns what was seen when this batch was decided, a moment ago, or looks anew if it was not decided here."""
+        """Returns the cluster's state at the decision about this batch, or the present state if it was not decided by
+        this planner."""
         decided, self._decided = self._decided, None
         if decided is not None and decided[0] == end:
             return decided[1]
@@ -104,7 +106,7 @@ class StreamPlanner:
         return snapshot
 
     def _begin(self, start: Offsets, snapshot: Snapshot) -> Positions:
-        """Where the next batch begins in each partition: new ones at their beginning."""
+        """Returns the start of the next batch in each partition; new partitions start at their beginning."""
         kept = drop_lost_topics(start, snapshot, self._options.loss)
         for partition, position in kept.positions.items():
             extent = snapshot.extents.get(partition)
@@ -117,7 +119,8 @@ class StreamPlanner:
         return {**new, **kept.positions}
 
     def _bounded(self, begin: Positions, snapshot: Snapshot) -> Positions:
-        """The end of what may be read: never before `begin`, never beyond the target."""
+        """Returns the end of the readable records in each partition: never before `begin`, and never beyond the query's
+        end."""
         return {one: max(position, self._end_of(one, snapshot)) for one, position in begin.items()}
 
     def _end_of(self, partition: TopicPartition, snapshot: Snapshot) -> int:

@@ -1,4 +1,4 @@
-"""What a task that reads does: its ranges, from their leaders, decoded. Runs in Spark's executors."""
+"""A reading task: reads its ranges from the leaders and decodes them. Runs in Spark's executors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from tidelog.spark.tasks import ReadTask
 
 
 def run_task(task: ReadTask, options: SourceOptions, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Reads the records of the task's ranges. Raises `DataLoss` as the loss rule says, or what went wrong too long."""
+    """Yields the records of the task's ranges. Raises `DataLoss` as `failOnDataLoss` says, or the last error after the
+    timeout without progress."""
     cluster = shared_cluster(options.bootstrap, options.timeout_s, options.security)
     is_empty = True
     for one in task.ranges:
@@ -34,7 +35,8 @@ def run_task(task: ReadTask, options: SourceOptions, columns: Sequence[str]) -> 
 
 
 def _check_topics(cluster: Cluster, ranges: Task, loss: LossRule) -> None:
-    """Ids are never used again: a topic that is the same one now was so all the time that its records were read."""
+    """Reports topics that were deleted or recreated while they were read. Ids are unique, so an unchanged id means that
+    it was the same topic all the time."""
     wanted = {one.topic: one.topic_id for one in ranges}
     found = {topic.name: topic.topic_id for topic in cluster.metadata(sorted(wanted)).topics}
     for topic, topic_id in wanted.items():

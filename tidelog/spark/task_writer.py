@@ -1,8 +1,8 @@
-"""The work of a task that writes: its rows are gathered into chunks and appended, each once.
+"""A writing task: groups its rows into chunks and appends each exactly once.
 
-Chunks go to the leaders of their partitions, several in a request when they belong to the same partition. A request may
-be repeated as often as it takes, since the broker recognises a chunk that it has (`identity`). After the query's
-timeout without progress the last error is raised, and Spark repeats the task.
+Chunks are sent to the leaders of their partitions, several per request if they belong to the same partition. A request
+may be repeated at will, since the broker recognises a duplicate chunk (`identity`). After the query's timeout without
+progress the last error is raised, and Spark repeats the task.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ ACCEPT_TIMEOUT_MS = 10_000
 
 @dataclass
 class Written:
-    """The numbers of records and batches that a task wrote, those among them that an earlier attempt had written
-    already."""
+    """The numbers of records and batches that a task wrote, and how many of them an earlier attempt had already
+    written."""
 
     records: int = 0
     batches: int = 0

@@ -1,4 +1,4 @@
-"""What a task is told to do: ranges, and who led their partitions when the batch was planned. Pure."""
+"""The work of a Spark task: offset ranges, and the leaders of their partitions at planning time. Pure."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tidelog.spark.view import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class ReadTask:
-    """The work of one task. Who leads was true when the batch was planned, a moment ago."""
+    """The work of one reading task. `leaders` are those at planning time."""
 
     ranges: Task
     leaders: Mapping[TopicPartition, str] = field(default_factory=dict)
 
 
 def plan_tasks(ranges: Sequence[OffsetRange], snapshot: Snapshot, options: SourceOptions) -> list[ReadTask]:
-    """Returns the tasks of one batch."""
+    """Returns the reading tasks of one batch."""
     tasks = []
     for task in plan(ranges, options.division):
         keys = [TopicPartition(one.topic, one.partition) for one in task]

@@ -1,6 +1,6 @@
-"""What a query's driver sees of the cluster at one moment: which partitions there are, their ends and leaders.
+"""The state of the cluster as a query's driver sees it: partitions, their ends and leaders.
 
-`View` is what the planning of batches asks for; `ClusterView` asks a real cluster.
+`View` is the interface for planning; `ClusterView` implements it for a real cluster.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from tidelog.transport.metadata import ClusterMetadata
 from tidelog.transport.offsets import OffsetQuery, PartitionOffsets
 
 SETTLE_S = 5.0
-"""A leader just elected may know less to be committed than was read from the one before it, for some moments."""
+"""Seconds to wait if a partition's end is lower than before: a newly elected leader may not yet know all committed
+records."""
 SAMPLE_BYTES = 64 << 10
 
 
 class Extent(NamedTuple):
-    """Where the committed records of a partition begin and end."""
+    """The offsets of the first committed record of a partition, and after the last one."""
 
     start: int
     end: int
@@ -31,47 +32,50 @@ class Extent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All partitions that a query wants, as far as their topics exist."""
+    """The state of all partitions of a query whose topics exist."""
 
     extents: Mapping[TopicPartition, Extent] = field(default_factory=dict)
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     leaders: Mapping[TopicPartition, str] = field(default_factory=dict)
-    """Base URLs; without those that had no leader just now."""
+    """Base URLs of the leaders; partitions without a leader are left out."""
 
     @property
     def ends(self) -> dict[TopicPartition, int]:
-        """Where each partition ends."""
+        """The end offset of each partition."""
         return {partition: extent.end for partition, extent in self.extents.items()}
 
 
 class View(Protocol):
-    """What planning needs to know. Every method tries for the query's timeout, and raises the last error then."""
+    """The interface to the cluster for planning. Every method retries for the query's timeout, and then raises the last
+    error."""
 
     def snapshot(self, selection: Selection, at_least: Mapping[TopicPartition, int]) -> Snapshot:
-        """All wanted partitions. Where an end is below `at_least`, looks again for a while before saying so."""
+        """Returns the state of all selected partitions. If an end is below `at_least`, retries for a while before
+        returning it."""
         ...
 
     def first_since(self, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """The first offset of that time or later, of each; None if there is none."""
+        """Returns the first offset with that time or a later one in each partition; None if there is none."""
         ...
 
     def record_bytes(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, float]:
-        """About how large records are there, in each partition, as stored."""
+        """Returns the approximate stored bytes per record at these positions, by partition."""
         ...
 
     def wait_for_news(self, ends: Mapping[TopicPartition, int], wait_ms: int) -> None:
-        """Returns when any of these partitions ends elsewhere, or after `wait_ms`."""
+        """Returns when the end of one of these partitions changes, or after `wait_ms`."""
         ...
 
 
 class ClusterView:
-    """`View` of a real cluster."""
+    """The state of a real cluster, over HTTP."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
     def snapshot(self, selection: Selection, at_least: Mapping[TopicPartition, int]) -> Snapshot:
-        """See `View`."""
+        """Returns the state of all selected partitions. If an end is below `at_least`, retries for a while before
+        returning it."""
         patience, settling = self._cluster.patience(), Patience(min(SETTLE_S, self._cluster.timeout_s))
         while True:
             try:
@@ -88,16 +92,16 @@ class ClusterView:
                 return found
 
     def first_since(self, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """See `View`."""
+        """Returns the first offset with that time or a later one in each partition; None if there is none."""
         asked = [OffsetQuery(*partition, timestamp=time_ms) for partition, time_ms in timestamps_ms.items()]
         return {found.key: found.offset for found in self._offsets(asked)}
 
     def record_bytes(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, float]:
-        """See `View`: of the batches at that position."""
+        """Returns the approximate stored bytes per record of the batches at these positions, by partition."""
         return {partition: self._sample(partition, offset) for partition, offset in positions.items()}
 
     def wait_for_news(self, ends: Mapping[TopicPartition, int], wait_ms: int) -> None:
-        """See `View`."""
+        """Returns when the end of one of these partitions changes, or after `wait_ms`."""
         if ends:
             asked = [OffsetQuery(*partition, high_watermark=end) for partition, end in ends.items()]
             self._cluster.offsets(asked, wait_ms=wait_ms)
@@ -114,8 +118,8 @@ class ClusterView:
         return Snapshot(extents, {topic.name: topic.topic_id for topic in topics}, _leaders(metadata))
 
     def _offsets(self, asked: list[OffsetQuery]) -> list[PartitionOffsets]:
-        """As `Cluster.offsets`, when none of them is an error that may pass. Raises `LeaderNotAvailable` for a topic
-        that was deleted meanwhile: looking again tells."""
+        """Fetches offsets, with retries while an entry has a transient error. Raises `LeaderNotAvailable` for a deleted
+        topic, so that the caller looks again."""
         patience = self._cluster.patience()
         while True:
             found = self._cluster.offsets(asked)

@@ -1,7 +1,7 @@
-"""Whole-topic pipelines on Spark: each a function that takes a session, and a command.
+"""Spark jobs on whole topics: each is a function that takes a session, and a command.
 
-spark-submit "$(python -c 'from tidelog.spark.jobs import ENTRY; print(ENTRY)')" archive --help
-python -m tidelog.spark.jobs archive --help     # the same on this machine's cores
+    spark-submit "$(python -c 'from tidelog.spark.jobs import ENTRY; print(ENTRY)')" archive --help
+    python -m tidelog.spark.jobs archive --help     # the same on this machine's cores
 """
 
 from __future__ import annotations
@@ -14,4 +14,4 @@ from tidelog.spark.jobs.stats import stats
 __all__ = ["ENTRY", "archive", "audit", "replay", "stats"]
 
 ENTRY = __file__.replace("__init__", "__main__")
-"""What `spark-submit` takes."""
+"""The path of the script for `spark-submit`."""

@@ -1,4 +1,4 @@
-"""The commands: `spark-submit` this file, or `python -m tidelog.spark.jobs`."""
+"""The command line of the Spark jobs: `spark-submit` this file, or `python -m tidelog.spark.jobs`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EXAMPLES = """examples:
 
 
 def parser() -> argparse.ArgumentParser:
-    """What can be asked for."""
+    """Returns the parser of the command line."""
     found = argparse.ArgumentParser(
         prog="tidelog.spark.jobs",
         description="Whole-topic pipelines on Spark.",
@@ -52,7 +52,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs one command; its exit status."""
+    """Runs one command; returns its exit status."""
     asked = parser().parse_args(arguments)
     builder = SparkSession.builder.appName(f"tidelog {asked.command}").config("spark.ui.showConsoleProgress", "false")
     spark = builder.getOrCreate()
@@ -72,7 +72,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def explain(error: Exception) -> str | None:
-    """What an error of ours says, also from within Spark's account of the process that raised it; None for others."""
+    """Returns the message of a tidelog error, also one that Spark wraps with the traceback of a worker; None for other
+    errors."""
     if isinstance(error, TidelogError):
         return error.message
     found = re.findall(r"^tidelog\.[\w.]*errors\.\w+: (.+)$", str(error), re.MULTILINE)
@@ -80,7 +81,7 @@ def explain(error: Exception) -> str | None:
 
 
 def run(spark: SparkSession, asked: argparse.Namespace, tell: Line) -> int:
-    """One command, in a session that is there."""
+    """Runs one command in an existing session; returns its exit status."""
     match asked.command:
         case "archive":
             count = archive(

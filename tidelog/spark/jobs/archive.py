@@ -1,9 +1,8 @@
-"""A topic to Parquet: everything that is there now, each record exactly once, whatever happens on the way.
+"""The job `archive`: a topic's present records to Parquet, each exactly once, also after failures.
 
-It is a streaming query that ends when it has caught up. Spark's log holds the offset range of each batch before it is
-read, and Parquet's own log (`_spark_metadata`) names the files of the batches that were finished: one that was begun
-and not finished is written again, under the same number, and what it left behind is never looked at. Started again, the
-archive goes on where it ended.
+It is a streaming query that ends when it has caught up. Spark's log has the offset range of each batch before it is
+read, and Parquet's own log (`_spark_metadata`) lists the files of finished batches. An unfinished batch is written
+again under the same number, and its first files are ignored. A restarted archive continues where it ended.
 
     TARGET/records/topic=T/partition=P/date=YYYY-MM-DD/*.parquet     read them with Spark, from TARGET/records
     TARGET/_checkpoint
@@ -29,10 +28,10 @@ def archive(
     records_per_batch: int = RECORDS_PER_BATCH,
     tell: Tell = quiet,
 ) -> int:
-    """Archives what is new in the topics (a comma list) and returns how many records that was. `date` is that of the
+    """Archives the new records of the topics (comma-separated) and returns their number. `date` is the date of the
     record's timestamp, in the session's time zone.
 
-    Raises what the query failed with; begin again, and it goes on.
+    Raises the query's error; a restart continues the archive.
     """
     frame = (
         spark.readStream.format("tidelog")

@@ -1,4 +1,4 @@
-"""Every record of a topic, on every broker that holds it, read once, in parallel: a task for each replica."""
+"""The job `audit`: reads every record of a topic on every replica, in parallel, with a task per replica."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tidelog.spark.jobs.progress import Tell, quiet, watched
 from tidelog.transport.addresses import parse_bootstrap
 
 TIMEOUT_S = 30.0
-"""Also how long a repair is waited for."""
+"""Seconds that a task retries, and waits for repairs."""
 
 
 def audit(spark: SparkSession, bootstrap: str, topics: Sequence[str], *, tell: Tell = quiet) -> AuditReport:
-    """Reads all replicas of the topics up to what is committed on each of them now. Raises `InvalidRequest` for a
-    topic that is not there."""
+    """Reads all replicas of the topics up to the committed records that all of them have now. Raises `InvalidRequest`
+    for an unknown topic."""
     addresses = parse_bootstrap(bootstrap)
     cluster = find_cluster(addresses, timeout_s=TIMEOUT_S)
     try:

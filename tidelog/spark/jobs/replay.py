@@ -1,8 +1,9 @@
-"""An archive back into a topic: the same keys, values, headers and timestamps, in the same partitions and order.
+"""The job `replay`: an archive back into a topic, with the same keys, values, headers and timestamps, in the same
+partitions and order.
 
-One task writes one partition, in the order of the offsets. The write has a name, and a chunk of it that is in the topic
-already is not appended again: a replay that was broken off is simply begun again. That holds for as long as brokers
-remember a producer (`producer.id.expiration.ms`, a day), and while the archive stays as it is.
+One task writes one partition, in the order of the offsets. The write has an id, and its chunks that are already in the
+topic are not appended again: an interrupted replay is simply repeated. That holds while brokers remember a producer
+(`producer.id.expiration.ms`, a day), and while the archive is unchanged.
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ def replay(
     by_key: bool = False,
     tell: Tell = quiet,
 ) -> int:
-    """Appends the records that `archive` wrote to `source`; how many there are. `archived_topic` says which, if it is
-    not `topic`; `by_key` has the records' keys choose partitions, as for a topic with another number of them.
+    """Appends the records that `archive` wrote to `source`; returns their number. `archived_topic` is the archive's
+    topic, if not `topic`; `by_key` chooses partitions by the records' keys, for a topic with another number of
+    partitions.
 
     Raises `InvalidRequest` if the topic has too few partitions.
     """

@@ -1,4 +1,4 @@
-"""What is in a topic: records and bytes by partition, by hour, and of the largest keys; one pass over the topic."""
+"""The job `stats`: records and bytes of a topic by partition, by hour, and of the largest keys, in one pass."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KEYS_MAX = 20
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """Records and bytes (of keys and values) of one partition, hour or key."""
+    """The number of records, and the bytes of their keys and values, of one partition, hour or key."""
 
     records: int
     bytes: int
@@ -24,7 +24,8 @@ class Volume:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """`by_hour` is by the records' timestamps, UTC; `by_key` has the largest in bytes first, None for no key."""
+    """The volume of a topic. `by_hour` uses the records' timestamps, UTC; `by_key` has the largest keys in bytes first,
+    None for no key."""
 
     total: Volume
     by_partition: dict[tuple[str, int], Volume]
@@ -33,7 +34,7 @@ class Stats:
 
 
 def stats(spark: SparkSession, bootstrap: str, topics: str, *, keys_max: int = KEYS_MAX, tell: Tell = quiet) -> Stats:
-    """Counts what is in the topics (a comma list) now."""
+    """Counts the present records of the topics (comma-separated)."""
     frame = (
         spark.read.format("tidelog")
         .schema("key binary, value binary, topic string, partition int, timestamp timestamp")
@@ -68,7 +69,8 @@ def stats(spark: SparkSession, bootstrap: str, topics: str, *, keys_max: int = K
 
 
 PARTITION, HOUR, KEY = 0b0011, 0b1101, 0b1110
-"""Which columns a row is *not* grouped by: topic, partition, hour, key."""
+"""Spark's `grouping_id` of rows grouped by partition, hour or key: a bit per column (topic, partition, hour, key), set
+if the row is *not* grouped by it."""
 
 
 def _collect(counted: DataFrame, keys_max: int) -> Stats:
