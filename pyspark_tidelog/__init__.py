@@ -1,5 +1,6 @@
-"""How Spark finds `format("tidelog")` by itself: it imports every module that is called `pyspark_*` and looks for
-`DefaultSource`. An error here would break all other Python sources, too, so there is nothing here that can fail."""
+"""Registers `format("tidelog")` with Spark, which imports every module called `pyspark_*` and looks for
+`DefaultSource`. An error here would break all other Python sources as well, so this module does as little as possible.
+"""
 
 from tidelog.spark.source import TidelogDataSource as DefaultSource
 

@@ -35,13 +35,13 @@ def dev(
 ) -> None:
     """Run a cluster on this machine, until Ctrl-C.
 
-    Broker i has node id i, HTTP on base port + i - 1, Kafka's clients on the port 1010 above that (or another one, if
-    it is taken, or kafka.listener is set), its data in DIR/broker-i and its log in DIR/broker-i.log, which
-    begins with the command to start this one broker again by hand. When all are ready, each says so in one line:
-    tidelog: ready http://HOST:PORT cluster=ID node=N kafka=HOST:PORT
+    Broker i has node id i, its HTTP port is base port + i - 1, its Kafka port 1010 above that (or another one, if that
+    is taken or kafka.listener is set), its data is in DIR/broker-i, and its log in DIR/broker-i.log, which begins with
+    the command to restart this broker by hand. When all are ready, each prints one line: tidelog: ready
+    http://HOST:PORT cluster=ID node=N kafka=HOST:PORT
 
-    A broker that dies is reported and not restarted. --set gives a setting to all of them. The next `tidelog dev` with
-    the same DIR goes on with the same data.
+    A broker that dies is reported and not restarted. --set applies a setting to all brokers. The next `tidelog dev`
+    with the same DIR continues with the same data.
 
     \b
     Examples:
@@ -61,7 +61,7 @@ def dev(
 def _plan(
     directory: Path, brokers: int, base_port: int, settings: dict[str, str]
 ) -> Iterator[tuple[int, list[str], Path]]:
-    """Node id, command line and log file of each broker."""
+    """Yields the node id, command line and log file of each broker."""
     peer_ports = _peer_ports(directory, brokers, base_port)
     peers = [f"{HOST}:{port}" for port in peer_ports]
     shared = {"cluster.voters": voters_setting(peers), **settings}
@@ -76,7 +76,8 @@ def _plan(
 
 
 def _peer_ports(directory: Path, brokers: int, base_port: int) -> list[int]:
-    """The ports at which these brokers know each other: chosen once for a directory, because they are in its data."""
+    """Returns the peer ports of the brokers, chosen once per directory, because they are stored in the brokers'
+    data."""
     notes = directory / "dev.json"
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -103,7 +104,7 @@ def _noted(notes: Path, brokers: int) -> list[int]:
 
 
 def _near(brokers: int, base_port: int, distance: int, excluded: Collection[int] = ()) -> list[int]:
-    """Ports so far above those of HTTP, if they are free, and else any."""
+    """Returns ports at this distance above the HTTP ports if they are free, else any free ports."""
     taken = {*range(base_port, base_port + brokers), *excluded}
     wanted = [base_port + number + distance for number in range(brokers)]
     if wanted[-1] <= 65_535 and not set(wanted) & taken and all(map(is_free, wanted)):

@@ -1,4 +1,4 @@
-"""`tidelog group`: consumer groups are listed, described, reset and deleted, through the admin client."""
+"""`tidelog group`: lists, describes, resets and deletes consumer groups, through the admin client."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def list_groups(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False)
 
 @app.command()
 def describe(group: GroupName, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
-    """Show a group's members, where it is in each partition, and how far behind.
+    """Show a group's members, its committed offset in each partition, and its lag.
 
-    LAG counts offsets up to the high watermark, which is as far as anybody can read. A partition without an OFFSET has
-    never been committed: its member began where its `auto_offset_reset` says.
+    LAG counts offsets up to the high watermark, the end for consumers. A partition without an OFFSET has never been
+    committed: its member started where its `auto_offset_reset` says.
 
     \b
     Examples:
@@ -83,10 +83,10 @@ def reset(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: Json = False,
 ) -> None:
-    """Set where a group goes on. Shows what it would do; does it with --execute.
+    """Reset a group's committed offsets. Shows the changes; makes them only with --execute.
 
-    Refused as long as the group has members, because they would go on where they are: stop its consumers first. All
-    offsets are set, or none. What lies outside of a partition becomes its first record, or its end.
+    Rejected while the group has members, because they would continue at their positions: stop its consumers first. All
+    offsets are changed, or none. Offsets outside of a partition become its start or end.
 
     \b
     Examples:
@@ -112,7 +112,7 @@ def reset(
 
 @app.command()
 def delete(group: GroupName, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
-    """Forget a group and its offsets; refused as long as it has members.
+    """Delete a group and its committed offsets; rejected while it has members.
 
     \b
     Example:
@@ -123,7 +123,7 @@ def delete(group: GroupName, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: 
 
 
 def print_groups(groups: Sequence[GroupListing]) -> None:
-    """A table of groups, or that there are none."""
+    """Prints a table of groups, or that there are none."""
     if not groups:
         print("there are no consumer groups")
         return
@@ -142,12 +142,12 @@ def print_groups(groups: Sequence[GroupListing]) -> None:
 
 
 class Described(msgspec.Struct, frozen=True):
-    """What `describe` shows."""
+    """The result of `tidelog group describe`."""
 
     group: GroupDescription
     lags: list[LagDescription]
     untold: list[tuple[str, int, int | None, str]]
-    """Partitions that members have and the group has no offset of: topic, partition, end, member."""
+    """Partitions that members own and the group has no committed offset in: topic, partition, end offset, member."""
 
 
 async def _describe(admin: AdminClient, name: str) -> Described:
@@ -167,7 +167,7 @@ async def _describe(admin: AdminClient, name: str) -> Described:
 
 
 def print_description(described: Described) -> None:
-    """A line about the group, a table of its members, and one of its partitions."""
+    """Prints a line about the group, a table of its members, and a table of its partitions."""
     group, lags = described.group, described.lags
     at_least = "at least " if any(lag.lag is None for lag in lags) else ""
     behind = f"{at_least}{sum(lag.lag or 0 for lag in lags):,} behind" if lags else "no offsets"
@@ -215,7 +215,7 @@ def _print_members(group: GroupDescription) -> None:
 
 
 def _shown(owned: Sequence[TopicOwned]) -> str | None:
-    """`orders:0-3,7 payments:0-3`."""
+    """Returns partitions as text: `orders:0-3,7 payments:0-3`."""
     return " ".join(f"{one.topic_name}:{_runs(one.partition_ids)}" for one in owned) or None
 
 

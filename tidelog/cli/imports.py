@@ -1,4 +1,4 @@
-"""Importing what a command needs, when it is known which, as fast as that goes."""
+"""Importing the modules of a command on demand, as fast as possible."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from types import ModuleType
 
 
 def imported(name: str) -> ModuleType:
-    """The module. What importing makes is there to stay, so the garbage collector need not look at it again and again:
-    that alone is an eighth of a broker's start."""
+    """Imports and returns a module, with the garbage collector off, since the imported objects stay anyway: an eighth
+    of a broker's start time."""
     # Pydantic would look through every package that is installed, for plugins that nobody has.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     gc.disable()

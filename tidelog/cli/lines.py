@@ -1,7 +1,7 @@
-"""Lines from a file, a pipe or a terminal, without stopping the event loop.
+"""Lines from a file, a pipe or a terminal, without blocking the event loop.
 
-A record is what stands between two newlines, byte for byte; nothing else is stripped, so what was read can be written
-again. A plain file cannot be waited for, since it always counts as readable, so aiofiles reads it in a thread.
+A record is the bytes between two newlines, unchanged, so that what was read can be written again. A plain file always
+counts as readable and cannot be awaited, so aiofiles reads it in a thread.
 """
 
 from __future__ import annotations
@@ -17,26 +17,27 @@ from tidelog.model.errors import TooLarge
 
 CHUNK_BYTES = 256 << 10
 LINE_BYTES_MAX = 16 << 20
-"""A line longer than any record can be; input without newlines must not fill the memory."""
+"""Maximum bytes of a line, more than any record has; input without newlines must not fill the memory."""
 
 
 class LineReader:
-    """The lines of a file descriptor, many at a time, as they come."""
+    """Reads the lines of a file descriptor, many at a time, as they arrive."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self._woken = asyncio.Event()
         self._is_stopped = False
         self._file: Any = None
-        """The descriptor once more, if it is a plain file's."""
+        """A second file object on the descriptor, if it is a plain file's."""
 
     def stop(self) -> None:
-        """Ends the reading as if the input ended here, at once even if it waits."""
+        """Ends the reading, at once even if it waits, as if the input ended here."""
         self._is_stopped = True
         self._woken.set()
 
     async def __aiter__(self) -> AsyncIterator[list[bytes]]:
-        """Whole lines, never none. A last line without a newline counts; raises `TooLarge` for one without an end."""
+        """Yields non-empty lists of whole lines. A last line without a newline counts; raises `TooLarge` for a line
+        that is too long."""
         rest = b""
         while chunk := await self._chunk():
             lines = chunk.split(b"\n")
@@ -50,7 +51,7 @@ class LineReader:
             yield [rest]
 
     async def _chunk(self) -> bytes:
-        """Some bytes; none at the end."""
+        """Returns the next bytes; none at the end of the input."""
         loop = asyncio.get_running_loop()
         try:
             loop.add_reader(self._fd, self._woken.set)

@@ -1,4 +1,4 @@
-"""`tidelog log`: what is on the disk of a stopped broker, and whether it is whole; and logs by themselves."""
+"""`tidelog log`: reads and verifies the logs on the disk of a stopped broker, and standalone replicated logs."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ DataDir = Annotated[str, typer.Option(metavar="DIR", envvar="TIDELOG_LOG_DIR", h
 
 @dataclass(slots=True)
 class Check:
-    """The outcome of verifying one log. `damage` are offsets that this disk has lost, `findings` sentences. `rewritten`
-    are entries that are damaged, and of which nothing is lost: a broker has put their slots again, behind them."""
+    """The result of verifying one log. `damage` are offsets lost on this disk, `findings` sentences about them.
+    `rewritten` are damaged entries without a loss, since a later entry has the same slot."""
 
     topic: str
     partition: int
@@ -66,16 +66,16 @@ class Check:
     findings: list[str] = field(default_factory=list)
     error: str | None = None
     amnesia: str | None = None
-    """Of a journal: why its replica does not know any more what it has promised."""
+    """For a journal: the reason why its Paxos replica has forgotten its promises; None if it has not."""
 
     @property
     def name(self) -> str:
-        """What to call it."""
+        """The displayed name of the log."""
         return f"journal:{self.topic}" if self.is_journal else self.topic
 
     @property
     def is_whole(self) -> bool:
-        """True if nothing is damaged. A tail that a crash cut short is no damage: nobody was told it was there."""
+        """True if nothing is damaged. A tail torn by a crash is no damage: it was never acknowledged."""
         return not (self.damage or self.bad_rows or self.error or self.amnesia)
 
 
@@ -89,17 +89,17 @@ def verify(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: Json = False,
 ) -> None:
-    """Read everything there is and check it.
+    """Read and check all files in a data directory.
 
-    Nothing is changed. Exit status 1 if anything is damaged. What a crash cut short is none: it was never
-    acknowledged, and the next start of the broker puts it in order. Metainfo, snapshots of the metadata and the
-    directory's identity are read as well, in both copies where there are two.
+    Nothing is changed. Exit status 1 if anything is damaged. A tail torn by a crash is no damage: it was never
+    acknowledged, and the next start of the broker removes it. Metainfo, snapshots of the metadata and the directory's
+    identity are read as well, in both copies where there are two.
 
-    With --cluster, brokers that run read and check their replicas up to the high watermark, and what these hold is
-    compared. Brokers repair what is found damaged, as long as one good copy is left; what is whole again within ten
-    seconds is told, and is no failure. Offsets of which one good copy is left, or none, are listed. Without --topic,
-    journals, the metadata log, its snapshots and all facts in two copies are verified as well, on each broker. Exit
-    status 1 if anything is damaged still, a replica differs, or a broker cannot be asked.
+    With --cluster, running brokers read and check their replicas up to the high watermark, and the replicas are
+    compared. Brokers repair damage while an undamaged copy is left; damage that is repaired within ten seconds is
+    reported but is no failure. Offsets with one undamaged copy or none are listed. Without --topic, journals, the
+    metadata log, its snapshots and all small files in two copies are verified on each broker as well. Exit status 1 if
+    damage remains, a replica differs, or a broker cannot be asked.
 
     \b
     Examples:
@@ -137,7 +137,7 @@ def dump(
     with_rows: Annotated[bool, typer.Option("--rows", help="The rows of the catalogs instead of the batches.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object a line.")] = False,
 ) -> None:
-    """Print what is in the files, batch by batch.
+    """Print the contents of log files, batch by batch.
 
     \b
     Examples:
@@ -184,7 +184,8 @@ def _check(log: StoredLog, advance: Callable[[int], object]) -> Check:
 
 
 def _replay(log: StoredLog, check: Check) -> None:
-    """Looks at the slots that the entries are about: is something forgotten, and what of the damage is no loss?"""
+    """Reads a journal as a slot store: detects a replica that has forgotten its promises, and separates damage that was
+    rewritten later."""
     store, stored = SlotStore.look(log.files, log.directory, log.identity)
     with closing(store):
         if not stored.is_amnesiac:
@@ -195,7 +196,8 @@ def _replay(log: StoredLog, check: Check) -> None:
 
 
 def _merged(damage: list[Damage]) -> list[Damage]:
-    """In order, and as few as possible: what opening the log met is found again by reading it."""
+    """Returns the damaged ranges in order, with overlapping ones merged, since opening and reading the log find the
+    same damage."""
     merged: list[Damage] = []
     for found in sorted(damage, key=lambda found: (found.start, found.end)):
         if merged and found.start <= merged[-1].end:

@@ -1,4 +1,5 @@
-"""`tidelog log benchmark`: the workload of `tidelog.bench.log`, as Mesos' tool has it."""
+"""`tidelog log benchmark`: runs the workload of `tidelog.bench.log`, after the benchmark tool of Mesos'
+replicated log."""
 
 from __future__ import annotations
 
@@ -23,12 +24,12 @@ if TYPE_CHECKING:
 SIZE = re.compile(r"(\d+)\s*(B|KB|MB)?", re.IGNORECASE)
 UNITS = {"B": 1, "KB": 1_000, "MB": 1_000_000}
 BYTES_MAX = 4_000_000
-"""Of one append: brokers send no more at a time to a peer."""
+"""Maximum bytes of one append, the limit of a value sent between brokers."""
 HEAD = ("bytes", "appends", "appends/s", "mean ms", "p50 ms", "p99 ms", "p999 ms", "in fsync")
 
 
 class Type(StrEnum):
-    """What is appended."""
+    """The content of the appended bytes."""
 
     ZERO = "zero"
     ONE = "one"
@@ -61,9 +62,9 @@ def benchmark(
 ) -> None:
     """Measure appends to a replicated log, one at a time.
 
-    Each is durable on a majority of the replicas before the next begins. Without --input: 1,000 appends each of 10 B,
-    100 B, 1 KB, 10 KB and 50 KB. No broker is needed. Without --servers it starts replicas of its own, and removes
-    them; with it, a round trip to the leader is in each figure.
+    Each append is durable on a majority of the replicas before the next starts. Without --input: 1,000 appends each of
+    10 B, 100 B, 1 KB, 10 KB and 50 KB. No broker is needed. Without --servers it starts its own replicas and removes
+    them afterwards; with it, each time includes a round trip to the leader.
 
     \b
     Examples:
@@ -114,7 +115,8 @@ def _read_sizes(path: Path) -> tuple[int, ...]:
 
 
 def parse_size(text: str, where: str) -> int:
-    """Bytes: 100, 100B, 2KB, 2MB; powers of ten. Raises `UsageError`, with its position in the text."""
+    """Returns the bytes of a size such as 100, 100B, 2KB or 2MB (powers of ten). Raises `UsageError` with `where`, its
+    place in the input."""
     match = SIZE.fullmatch(text.strip())
     size = int(match[1]) * UNITS[(match[2] or "B").upper()] if match else 0
     if not 1 <= size <= BYTES_MAX:

@@ -1,4 +1,4 @@
-"""`tidelog log verify --cluster`: the replicas of a running cluster, compared."""
+"""`tidelog log verify --cluster`: compares the replicas of a running cluster."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SHOWN_MAX = 20
 
 
 def verify_cluster(bootstrap: str, topic: str | None, *, as_json: bool) -> bool:
-    """Prints what was found; True if all replicas are whole."""
+    """Prints the results; returns True if all replicas are undamaged and equal."""
     found = ask(bootstrap, lambda admin: _verify_all(admin, topic))
     show(found, _print, as_json=as_json, document=_documents)
     return all(check.is_whole for check in found.partitions) and all(check.is_whole for check in found.brokers)
@@ -37,7 +37,7 @@ def verify_cluster(bootstrap: str, topic: str | None, *, as_json: bool) -> bool:
 class _Found(NamedTuple):
     partitions: list[PartitionCheck]
     brokers: list[BrokerCheck]
-    """None if one topic is asked for."""
+    """The results for the brokers' other files; empty if one topic was given."""
 
 
 async def _verify_all(admin: AdminClient, topic: str | None) -> _Found:
@@ -85,14 +85,14 @@ async def _verify(admin: AdminClient, topic: str | None, down: Collection[int]) 
 async def _records(
     admin: AdminClient, partitions: Sequence[tuple[TopicDescription, PartitionDescription]]
 ) -> dict[TopicPartition, int]:
-    """How much there is to compare."""
+    """Returns the number of offsets to compare, by partition."""
     wanted = [TopicPartition(topic.topic_name, found.partition_id) for topic, found in partitions]
     ends = await admin.list_offsets(wanted)
     return {key: (end.high_watermark or 0) - (end.log_start_offset or 0) for key, end in ends.items()}
 
 
 def _in_order(found: PartitionDescription) -> list[int]:
-    """The leader first: the others are compared with it."""
+    """Returns the replicas with the leader first, which is the reference for the others."""
     return sorted(found.replicas, key=lambda node: node != found.leader)
 
 
@@ -101,7 +101,7 @@ def _documents(found: _Found) -> list[dict[str, Any]]:
 
 
 def broker_document(check: BrokerCheck) -> dict[str, Any]:
-    """Returns what `--json` shows of a broker."""
+    """Returns the JSON form of the result for a broker."""
     return {
         "broker_id": check.broker_id,
         "is_whole": check.is_whole,
@@ -146,7 +146,7 @@ def _print(found: _Found) -> None:
 
 
 def print_brokers(checks: Sequence[BrokerCheck]) -> None:
-    """Tells what is sound in numbers, the rest by name."""
+    """Prints the number of undamaged files, and the damaged ones by name."""
     rows = [
         [check.broker_id, len(check.checked), sum(one.bytes for one in check.checked), _broker_state(check)]
         for check in checks

@@ -1,7 +1,7 @@
-"""`tidelog log verify` of what a stopped broker keeps besides logs: metainfo, snapshots of the metadata, its identity.
+"""`tidelog log verify` for a stopped broker's files other than logs: metainfo, snapshots of the metadata, its identity.
 
-A broker that runs reads the same with its scrubber, under the same names (`broker.repair.scrub_targets`), and mends it.
-Here it is told, and nothing is changed.
+A running broker's scrubber reads the same files under the same names (`broker.repair.scrub_targets`) and repairs them.
+This command only reports damage.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from tidelog.storage.two_copies import COPY_BYTES
 from tidelog.transport.verification import CheckedFiles
 
 Count = Callable[[], tuple[int, int]]
-"""Reads something, and returns how many pieces of it are bad, and how many bytes there were."""
+"""A function that reads a group of files, and returns the number of damaged ones and the bytes read."""
 
 
 def check_files(logs: Sequence[StoredLog]) -> BrokerCheck:
-    """Reads all that lies beside these logs, of one data directory."""
+    """Checks all files besides these logs, which are of one data directory."""
     files = logs[0].files
     counts = dict(_counts(files, logs))
     return BrokerCheck(_broker_id(files), [_checked(name, counts[name]) for name in sorted(counts)])

@@ -1,4 +1,5 @@
-"""`tidelog log accept-loss` and `tidelog log losses`: the operator's word that records are lost, and its record."""
+"""`tidelog log accept-loss` and `tidelog log losses`: an operator gives up lost records, and the audit records
+of that."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from tidelog.transport.addresses import DEFAULT_BOOTSTRAP
 from tidelog.transport.losses import AcceptedLoss, DamagedPiece, LossesJudged, Remains, Statement
 
 TIME_SHOWN_MAX_MS = 253_402_300_799_000
-"""The end of the year 9999, and of the calendar."""
+"""The last representable time, the end of the year 9999 (ms)."""
 OFFSETS = re.compile(r"(\d{1,19})(?:-(\d{1,19}))?", re.ASCII)
 
 
@@ -47,16 +48,17 @@ def accept_loss(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: Json = False,
 ) -> None:
-    """Give up batches that are damaged on every replica, so that readers go on behind them; or, with --votes, replicas.
+    """Give up batches that are damaged on every replica, so that readers skip them; or, with --votes, lost replicas.
 
-    All replicas of the partition are asked what they have. It is refused if nothing is damaged, if one of them has a
-    good copy, and if one cannot be asked, unless --even-though names it. What is given up stays given up: a copy that
-    turns up later is not shown. Who did it and what was said is kept (`tidelog log losses`). Exit status 1 if it is, or
-    would be, refused.
+    All replicas of the partition are asked for their state. Rejected if nothing is damaged, if a replica has an
+    undamaged copy, and if one cannot be asked, unless --even-though names it. What is given up stays given up: a copy
+    that turns up later is not shown. The user and the replicas' answers are recorded (`tidelog log losses`). Exit
+    status 1 if it is, or would be, rejected.
 
-    With --votes, a partition that nobody can lead goes on from what the replicas that answer have: one whose in-sync
-    replicas are gone, or, with commit.protocol=paxos, the votes of a majority. What only the others had is given up,
-    also if they come back. It is refused if a leader is there or can be elected, and while a broker cannot be asked.
+    With --votes, a partition that can elect no leader continues from what the responding replicas have: its in-sync
+    replicas are gone, or, with commit.protocol=paxos, a majority of its voters. What only the other replicas had is
+    given up, also if they return. Rejected if there is a leader or one can be elected, and while a broker cannot be
+    asked.
 
     \b
     Examples:
@@ -85,9 +87,9 @@ def losses(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: Json = False,
 ) -> None:
-    """List the offsets that were given up, who did it, and what the replicas said.
+    """List the offsets that were given up, by whom, and the replicas' answers.
 
-    What `tidelog cluster recover` gave up of the metadata is listed by `tidelog cluster describe`.
+    `tidelog cluster describe` lists what `tidelog cluster recover` gave up of the metadata.
 
     \b
     Examples:
@@ -107,7 +109,7 @@ def losses(
 
 
 def _parsed(offsets: str) -> tuple[int, int]:
-    """Returns [start, end) of `A-B` or `A`, which name the first and the last offset."""
+    """Parses `A-B` or `A`, the first and last offset, and returns [start, end)."""
     match = OFFSETS.fullmatch(offsets)
     first = int(match[1]) if match else 0
     last = int(match[2] or first) if match else -1

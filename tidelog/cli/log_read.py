@@ -1,7 +1,7 @@
-"""`tidelog log read`: the entries of a replicated log, from the replicas that run, or from a stopped one's directory.
+"""`tidelog log read`: prints the entries of a replicated log, from its running replicas or a stopped one's directory.
 
-Only what is known to be chosen is shown, and only as far as all before it is: what a replica has merely accepted may
-never be in the log, and whether a value counts depends on those before it.
+Only entries known to be chosen are shown, and only as far as all preceding ones are: a value that a replica has
+accepted may never be chosen, and whether a value counts depends on those before it.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from tidelog.standalone.entries import LogView
 from tidelog.storage.slot_store import SlotStore
 
 SHOWN_MAX = 120
-"""Characters of an entry in a line for people."""
+"""Maximum characters of an entry in text output."""
 
 
 @dataclass(slots=True)
 class Range:
-    """What was asked for, and what becomes of it. Positions; `end` is exclusive."""
+    """The range of positions to print, `end` exclusive, and a record of what was missing."""
 
     begin: int | None
     end: int | None
@@ -41,7 +41,8 @@ class Range:
     _unreadable: list[int] = field(default_factory=list)
 
     def within(self, begin: int, end: int) -> range:
-        """The positions to show, of a log from `begin` to before `end`; what lies outside is noted."""
+        """Returns the positions to print of a log from `begin` to before `end`; records the requested ones outside of
+        it."""
         if self.begin is not None and self.begin < begin:
             gone = min(begin, end if self.end is None else self.end) - 1
             self.lacking.append(f"positions {self.begin} to {gone} are truncated: the log begins at {begin}")
@@ -53,7 +54,7 @@ class Range:
         return range(max(low, begin), min(high, end))
 
     def show(self, one: LearnedEntry, objects: Objects) -> None:
-        """Prints an entry, with what is in its payload."""
+        """Prints an entry and the contents of its payload."""
         entry = one.entry
         if entry.payload_bytes < 0:
             self._unreadable.append(entry.position)
@@ -66,7 +67,7 @@ class Range:
         print(f"{entry.position:>8} {entry.kind:<8} {word}{shown}".rstrip())
 
     def finish(self) -> None:
-        """Says what is missing; that is an error."""
+        """Raises an error about the positions that are missing, if any."""
         if self._unreadable:
             shown = ", ".join(map(str, self._unreadable[:20])) + (" ..." if len(self._unreadable) > 20 else "")
             self.lacking.append(f"{counted(len(self._unreadable), 'entry')} cannot be read, at {shown}")
@@ -93,10 +94,9 @@ def read(
 ) -> None:
     """Print the entries of a replicated log between two positions.
 
-    With --servers, of the replicas that run; with --path, what one that is stopped knows. DIR may also be that of a
-    partition with commit.protocol=paxos, or of a broker's metadata log. Entries that are not known to be chosen are not
-    shown. What was asked for and is truncated, not learned or damaged is told on standard error; the exit status is 1
-    then.
+    With --servers, from running replicas; with --path, from a stopped one. DIR may also be that of a partition with
+    commit.protocol=paxos, or of a broker's metadata log. Entries not known to be chosen are left out. Requested entries
+    that are truncated, unknown or damaged are reported on standard error, with exit status 1.
 
     \b
     Examples:

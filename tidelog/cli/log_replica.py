@@ -1,8 +1,8 @@
-"""`tidelog log init` and `tidelog log replica`: a replicated log by itself, as Mesos' tool runs one.
+"""`tidelog log init` and `tidelog log replica`: a standalone replicated log, after the tools of Mesos.
 
-Mesos' `initialize` lets a replica vote whatever it has forgotten, and its `replica` takes the size of the group from
-the operator, anew at each start. Here a replica votes when all others agree that the log is new, or when the log itself
-names it; and the log knows its voters. So `--quorum` is checked, not believed.
+Mesos' `initialize` lets a replica vote even if it has forgotten its promises, and its `replica` takes the size of the
+group from the operator at each start. Here a replica votes if all others agree that the log is new, or if the log
+itself lists it as a voter. So `--quorum` is only checked.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ SecretFile = Annotated[
 
 
 def init(path: Directory, servers: Servers = None, secret_file: SecretFile = None) -> None:
-    """Make an empty replica of a log, which may found it with others.
+    """Create an empty replica of a new log, which may found it with others.
 
-    DIR must be empty, or not exist. With --servers it is refused if one of them knows this log already: what was lost
-    on a disk was promised to others, so a replica whose disk was wiped is not initialised but started with an empty
-    directory; it joins again, catches up, and then votes.
+    DIR must be empty, or not exist. With --servers this is rejected if one of them already knows the log: promises of a
+    lost disk remain binding, so a replica whose disk was wiped is not initialised but started with an empty directory;
+    it joins again, catches up, and then votes.
 
     \b
     Examples:
@@ -74,7 +74,8 @@ def init(path: Directory, servers: Servers = None, secret_file: SecretFile = Non
 
 
 def _refuse_known(servers: Sequence[Address], secret_file: str | None) -> int:
-    """How many servers did not answer. Raises `CommandError` if one that did is of a log already."""
+    """Returns the number of servers that did not respond. Raises `CommandError` if a responding one already has
+    a log."""
     described = asyncio.run(_describe(servers, secret_file))
     for (host, port), one in zip(servers, described, strict=True):
         if one is not None and one.cluster_id:
@@ -97,7 +98,8 @@ async def _describe(servers: Sequence[Address], secret_file: str | None) -> list
 
 
 def make_client(servers: Sequence[Address], secret_file: str | None) -> LogClient:
-    """Makes a client of a log, on a running loop. Raises `CommandError` if the secret's file is bad."""
+    """Returns a client of a replicated log, on a running event loop. Raises `CommandError` if the secret's file is
+    invalid."""
     try:
         client: LogClient = imported("tidelog.standalone.process").make_client(servers, secret_file)
     except ConfigError as error:
@@ -122,10 +124,9 @@ def replica(
 ) -> None:
     """Run one replica of a log, until SIGTERM or Ctrl-C.
 
-    Replicas that were initialised found the log together, when all of them run. One whose directory is empty asks the
-    others for their log, follows it, and votes when it has caught up: as another voter in the place of the one that
-    this server was. It prints one line when it votes:
-    tidelog: replica HOST:PORT votes log=ID node=N
+    Initialised replicas found the log together, once all of them run. One with an empty directory asks the others for
+    their log, follows it, and votes when it has caught up: as a new voter that replaces the former one of this server.
+    It prints one line when it votes: tidelog: replica HOST:PORT votes log=ID node=N
 
     \b
     Examples:
@@ -149,7 +150,7 @@ def replica(
 
 
 def parse_servers(text: str | None) -> list[Address]:
-    """`--servers`. Raises `UsageError`."""
+    """Parses `--servers`. Raises `UsageError`."""
     if text is None:
         raise UsageError("--servers is missing; name all replicas of the log, as in --servers a:5050,b:5050,c:5050")
     found = []
@@ -174,7 +175,8 @@ def _check_quorum(quorum: int | None, servers: int) -> None:
 
 
 def _position(path: str, servers: Sequence[Address], listen: str | None) -> int:
-    """Which of the servers this is, counted from 1: as said, as its directory remembers, or the only one."""
+    """Returns the position of this server among the servers, counted from 1: by --listen, by its directory, or the only
+    one."""
     if listen is not None:
         (address,) = parse_servers(listen)
         if address not in servers:

@@ -1,7 +1,7 @@
-"""The entries of slot stores, in the words of the Paxos log that is kept in them: for `log dump` and `log read`.
+"""The entries of slot stores with their Paxos meaning, for `log dump` and `log read`.
 
-Storage knows a slot's position, its number and its payload; what the value is for, and whether it is known to be
-chosen, is in the identity that the replica stored beside them.
+Storage knows a slot's position, number and payload. The kind of the value, and whether it is known to be chosen, are in
+the identity that the replica stored with them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Objects = list[dict[str, Any]]
 
 
 def explained(dumped: Dumped) -> Dumped:
-    """An entry with what its identity, or its floor, says. One that cannot be understood stays as it is."""
+    """Returns an entry with the details from its stored identity or floor. An unknown entry is returned unchanged."""
     fields = dict(dumped.fields)
     try:
         if "identity" in fields:
@@ -66,7 +66,7 @@ def _voters(content: bytes) -> Objects:
 
 
 def payload_objects(log: StoredLog, kind: str, payload: bytes) -> Objects:
-    """What is in the payload of a value of this kind, as objects for JSON."""
+    """Returns the contents of the payload of a value of this kind, as objects for JSON."""
     if kind == "append" and log.identity == METADATA_LOG:
         return [msgspec.to_builtins(record) for record in metadata_records(payload)]
     if kind == "append" and log.identity != STANDALONE_LOG:
@@ -75,7 +75,7 @@ def payload_objects(log: StoredLog, kind: str, payload: bytes) -> Objects:
 
 
 def entry_objects(kind: str, payload: bytes) -> Objects:
-    """The same, of a log by itself."""
+    """Returns the contents of the payload of a standalone log's value of this kind, as objects for JSON."""
     if kind == "voters":
         return [{"voters": _voters(payload)}]
     entry = split_entry(payload)
@@ -83,7 +83,7 @@ def entry_objects(kind: str, payload: bytes) -> Objects:
 
 
 def batch_records(log: StoredLog, data: bytes) -> Iterator[dict[str, Any]]:
-    """The records of the batches of a topic."""
+    """Yields the records of a topic's batches."""
     log_partition = TopicPartition(log.name, log.identity.partition)
     for batch in iter_batches(data):
         yield from map(as_object, consumer_batch(log_partition, batch, 0).records())

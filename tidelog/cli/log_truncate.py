@@ -1,6 +1,6 @@
-"""`tidelog log truncate`: gives up the head of a log by itself, which nobody needs any more.
+"""`tidelog log truncate`: deletes the beginning of a standalone replicated log.
 
-Only whoever writes a log knows what of it is of no more use: what an entry behind it says again, as a snapshot does.
+Only the writer of a log knows which entries are no longer needed, for example because a later snapshot covers them.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ def truncate(
     servers: Servers = None,
     secret_file: SecretFile = None,
 ) -> None:
-    """Give up the entries of a replicated log before a position, for good.
+    """Delete the entries of a replicated log before a position, permanently.
 
-    Every voter must run, and must have these entries on its disk; otherwise nothing is given up, and the exit status is
-    1. A log that begins later already stays as it is. Replicas that join afterwards have the log from there on. Space
-    on the disks is given back a segment of the journal (32 MiB) at a time.
+    Every voter must run and have these entries on its disk; otherwise nothing is deleted, and the exit status is 1. A
+    log that starts later already stays unchanged. Replicas that join afterwards have the log from this position on.
+    Disk space is freed in segments of the journal (32 MiB).
 
     \b
     Examples:

@@ -1,10 +1,10 @@
-"""The entry point: which commands there are, importing the one that is wanted, and what its end means to the shell.
+"""The entry point of the command line: its commands, the import of the selected one, and the exit status.
 
-A broker must be ready within a second of the command, so nothing may be imported that the command at hand does not
-need. The overview knows every command by its summary alone; only the command named by the first word is imported.
+A broker must be ready within a second, so only modules that the command needs are imported. The overview has a summary
+of each command; only the command named by the first word is imported.
 
-Exit status: 0 done, 1 an error (one line on standard error), 2 wrong usage or a wrong setting. A reader that closes the
-pipe early, as `head` does, is no error. Nobody but a developer ever sees a traceback: it means a bug here.
+Exit status: 0 success, 1 an error (one line on standard error), 2 wrong usage or a wrong setting. A reader that closes
+the pipe early, as `head` does, is no error. Only a bug causes a traceback.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tidelog.model.errors import TidelogError
 
 
 class Command(NamedTuple):
-    """A word of the command line. `module` has the function `attribute`, or a `typer.Typer` for a word of several."""
+    """A subcommand. `module` has the function `attribute`, or a `typer.Typer` for a group of commands."""
 
     module: str
     attribute: str
@@ -81,14 +81,15 @@ ASKING: Final = frozenset(
         "bench",
     }
 )
-"""Commands of these may ask a broker, and are told how to connect to it."""
+"""Commands that connect to brokers, and so have the options for the connection."""
 
 LOGIN_OPTION: Final = "--token-file"
 LOGIN_VARIABLE: Final = "TIDELOG_TOKEN_FILE"
-"""From the option the variable is set, which every client of the command looks at."""
+"""The environment variable that the option sets, and that every client of the command reads."""
 
 COMPLETION_VARIABLE: Final = "_TIDELOG_COMPLETE"
-"""Set by the shell when it asks for completions; what was typed then comes another way, so everything is imported."""
+"""Set by the shell when it asks for completions. The words are then not in the arguments, so all commands are
+imported."""
 
 
 def main() -> None:
@@ -103,7 +104,7 @@ def main() -> None:
 
 
 def _run() -> str | int | None:
-    """The exit status. Raises `BrokenPipeError` if nobody reads what is printed."""
+    """Runs the command line; returns the exit status. Raises `BrokenPipeError` if standard output is closed."""
     try:
         build(sys.argv[1:])(prog_name="tidelog")
     except SystemExit as end:
@@ -125,10 +126,11 @@ def _run() -> str | int | None:
 
 
 class PlainGroup(typer.core.TyperGroup):
-    """The commands, with plain words about a value that an option refuses: typer repeats its validator's."""
+    """The group of all commands, with plain error messages for invalid option values: typer repeats the validator's
+    text."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Runs the command that was named. Raises `typer.BadParameter` for a value that it does not take."""
+        """Runs the named command. Raises `typer.BadParameter` for an invalid value."""
         try:
             return super().invoke(ctx)
         except typer.BadParameter as error:
@@ -137,7 +139,7 @@ class PlainGroup(typer.core.TyperGroup):
 
 
 def build(words: Sequence[str]) -> typer.Typer:
-    """The command line, with the command that `words` begins with complete, and the others by name and summary."""
+    """Returns the command line: the command named in `words` with its options, all others by name and summary."""
     app = typer.Typer(
         cls=PlainGroup,
         help="A Kafka-style message broker in asyncio Python.",
@@ -194,6 +196,6 @@ def _options(
         ),
     ] = None,
 ) -> None:
-    """What may stand before the command."""
+    """Handles the options before the command."""
     if token_file is not None:
         os.environ[LOGIN_VARIABLE] = token_file

@@ -1,4 +1,4 @@
-"""Options that workloads of `tidelog bench` share, and how one is run: a progress bar, then its figures."""
+"""Common options of the workloads of `tidelog bench`, and the running of a workload with a progress bar."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ P = ParamSpec("P")
 def report(
     workload: Workload[Options], options: Options, *, history: Path | None = None, as_json: bool = False
 ) -> None:
-    """Runs a workload and shows what it measures, or says why it could not."""
+    """Runs a workload and prints its results, or its error."""
     try:
         with count_progress() as progress:
             bar = progress.add_task("measuring", total=None)
@@ -66,8 +66,8 @@ def report(
 def workload(
     measure: Workload[Options], options: Callable[..., Options]
 ) -> Callable[[Callable[P, None]], Callable[P, None]]:
-    """Decorates the signature of a command that runs a workload: what it takes, beside `history` and `as_json`, are
-    fields of the workload's options."""
+    """Decorates the signature of a command that runs a workload: its parameters, except `history` and `as_json`, are
+    passed as fields of the workload's options."""
 
     def decorate(signature: Callable[P, None]) -> Callable[P, None]:
         @wraps(signature)

@@ -1,7 +1,7 @@
-"""Watching replicas move, with a bar: for `tidelog cluster rebalance` and the statements that add and remove brokers.
+"""A progress bar of moving replicas, for `tidelog cluster rebalance` and the statements that add and remove brokers.
 
-The brokers carry the moves out, and what is left to do is in their metadata. So nothing here has to survive: whoever
-watches may stop, or lose a broker, and look again later.
+The brokers move the replicas, and the pending moves are in their metadata. So the watching command may be stopped, or
+lose a broker, and be repeated later.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from tidelog.cli.terminal import CommandError
 
 POLL_S = 0.25
 LOOK_CLOSER_S = 30.0
-"""When nothing has happened for so long, it is worth looking why: large partitions just take their time."""
+"""Seconds without progress after which the cause is checked; large partitions just take long."""
 
 
 async def move(admin: AdminClient, *, leaving: Sequence[int] = (), throttle_bytes_per_s: int | None = None) -> int:
-    """Evens out the load, nothing on brokers that are `leaving`, and lets preferred leaders lead; returns when all is
-    done how many partitions were reassigned. Raises as `AdminClient.rebalance`, and `CommandError` if nothing can
-    move."""
+    """Rebalances the cluster, with no replicas left on brokers that are `leaving`, and elects preferred leaders;
+    returns the number of reassigned partitions when all is done. Raises as `AdminClient.rebalance`, and `CommandError`
+    if nothing can move."""
     begun = await admin.rebalance(leaving=leaving, throttle_bytes_per_s=throttle_bytes_per_s)
     under_way = await admin.list_reassignments()
     count = max(len(begun), len(under_way))
@@ -31,8 +31,8 @@ async def move(admin: AdminClient, *, leaving: Sequence[int] = (), throttle_byte
 
 
 async def watch(admin: AdminClient, total: int) -> None:
-    """Returns when nothing moves any more. Raises `CommandError` if a broker that should copy is down, and nothing has
-    happened for `LOOK_CLOSER_S`."""
+    """Waits until no replica is being moved. Raises `CommandError` if a receiving broker is down and there was no
+    progress for `LOOK_CLOSER_S`."""
     loop = asyncio.get_running_loop()
     changed_s, seen = loop.time(), None
     with count_progress() as progress:
@@ -53,7 +53,7 @@ def _described(left: Sequence[ReassignmentDescription]) -> str:
 
 
 async def _check(admin: AdminClient, left: Sequence[ReassignmentDescription]) -> None:
-    """Raises `CommandError` with the brokers that the moves wait for in vain."""
+    """Raises `CommandError` with the brokers that are down and block the moves."""
     fenced = [broker.broker_id for broker in await admin.list_brokers() if broker.is_fenced]
     for move_left in left:
         missing = [node for node in move_left.target_replicas if node not in move_left.isr and node in fenced]

@@ -1,4 +1,4 @@
-"""`tidelog openapi`: the document that a broker serves at `/openapi.json`, without a broker."""
+"""`tidelog openapi`: prints the OpenAPI document that brokers serve at `/openapi.json`, without a broker."""
 
 from __future__ import annotations
 

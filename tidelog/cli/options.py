@@ -1,4 +1,4 @@
-"""Options that several commands share, so that they are spelt, explained and defaulted once."""
+"""Options that several commands share, with their help and defaults."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _UNITS: Final = MappingProxyType({"B": 1, "KB": 1_000, "MB": 1_000_000, "GB": 1_
 
 
 class Acks(StrEnum):
-    """What an acknowledgement waits for."""
+    """The replicas whose acknowledgement a produce request waits for."""
 
     ALL = "all"
     LEADER = "1"
@@ -24,14 +24,14 @@ class Acks(StrEnum):
 
 
 class Durability(StrEnum):
-    """What a replica does with a batch before it counts."""
+    """The durability that a replica needs before it acknowledges a batch."""
 
     FSYNCED = "fsynced"
     REPLICATED = "replicated"
 
 
 class Codec(StrEnum):
-    """How batches are compressed."""
+    """The compression of batches."""
 
     NONE = "none"
     GZIP = "gzip"
@@ -41,7 +41,7 @@ class Codec(StrEnum):
 
 
 class Way(StrEnum):
-    """How records go to and from brokers."""
+    """The protocol by which records are sent and fetched."""
 
     AUTO = "auto"
     HTTP = "http"
@@ -85,7 +85,7 @@ KeySeparator = Annotated[
 
 
 def parse_rate(text: str | None) -> int | None:
-    """`--throttle` in bytes per second, 0 for none; None if it was not given."""
+    """Returns `--throttle` in bytes per second, 0 for no throttle; None if it was not given."""
     if text is None or text.lower() == "none":
         return None if text is None else 0
     match = _RATE.fullmatch(text)
@@ -96,14 +96,14 @@ def parse_rate(text: str | None) -> int | None:
 
 
 def separator_bytes(separator: str | None) -> bytes | None:
-    """The separator as it stands in the data."""
+    """Returns the separator as bytes, with its escapes resolved."""
     if separator == "":
         raise UsageError("--key-separator is empty; give what stands between key and value")
     return None if separator is None else separator.replace("\\t", "\t").encode()
 
 
 def parse_settings(settings: list[str] | None, option: str) -> dict[str, str]:
-    """`name=value` words as a mapping. A word that is none, or a name with two values, is a usage error."""
+    """Parses `name=value` words into a mapping. A malformed word, or a name with two values, is a usage error."""
     parsed: dict[str, str] = {}
     for setting in settings or ():
         name, separator, value = setting.partition("=")

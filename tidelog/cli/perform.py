@@ -1,4 +1,4 @@
-"""What `tidelog admin` does when it has understood a statement."""
+"""The execution of the statements of `tidelog admin`."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ POLL_S = 0.25
 
 
 class Performer:
-    """Does what statements say, and prints what came of it: for people, or (`as_json`) one JSON document each.
+    """Executes statements and prints the results: as text, or (`as_json`) one JSON document each.
 
-    Brokers that are named but not there yet are waited for, `wait_s` at most. Those that are added get their share of
-    what there is; those that are removed are emptied first. `throttle_bytes_per_s` is for both.
+    Waits at most `wait_s` seconds for named brokers that are missing. Added brokers get their share of the replicas;
+    removed ones are emptied first. `throttle_bytes_per_s` applies to both.
     """
 
     def __init__(self, admin: AdminClient, *, as_json: bool, wait_s: float, throttle_bytes_per_s: int | None) -> None:
@@ -44,7 +44,7 @@ class Performer:
         self._throttle = throttle_bytes_per_s
 
     async def perform(self, statement: Statement) -> None:
-        """Raises `TidelogError` as the brokers do, or `CommandError`."""
+        """Executes a statement. Raises `TidelogError` as the brokers do, or `CommandError`."""
         if isinstance(statement, CreateTopic):
             await self._create_topic(statement)
         elif isinstance(statement, DropTopic):
@@ -83,7 +83,8 @@ class Performer:
     # -- brokers -------------------------------------------------------------------------------------------------
 
     async def _create_cluster(self, node_ids: Sequence[int]) -> None:
-        """A cluster is made by its brokers when they start; what can be done is to see that it is these."""
+        """Waits until the cluster consists of exactly these brokers. Brokers found a cluster when they start; no client
+        can do it."""
         others = [broker.broker_id for broker in await self._admin.list_brokers() if broker.broker_id not in node_ids]
         if others:
             raise CommandError(
@@ -120,9 +121,10 @@ class Performer:
             print_json(msgspec.to_builtins(await self._admin.list_brokers()))
 
     async def _wait_for(self, node_ids: Sequence[int]) -> list[BrokerDescription]:
-        """These brokers, once all are live. Says how to start those that are not there, and who has come.
+        """Waits until these brokers are live, and returns them. Prints how to start the missing ones, and those that
+        have arrived.
 
-        Raises `CommandError` if time runs out.
+        Raises `CommandError` after the time limit.
         """
         deadline_s = asyncio.get_running_loop().time() + self._wait_s
         missing: list[int] | None = None
@@ -144,7 +146,7 @@ class Performer:
 
 
 def how_to_found(node_ids: Sequence[int]) -> str:
-    """What to type where there is no cluster yet: brokers form it themselves, when all of them have been started."""
+    """Returns the commands that found a new cluster of these brokers: they form it when all have been started."""
     voters = ",".join(f"{node_id}@HOST:PEERPORT" for node_id in node_ids)
     return (
         f"to found a cluster, start each of {_named(node_ids)} with: tidelog start --node-id N --data-dir DIR "
@@ -153,7 +155,7 @@ def how_to_found(node_ids: Sequence[int]) -> str:
 
 
 def _explain(absent: Sequence[int], brokers: Sequence[BrokerDescription]) -> None:
-    """What must run before the statement can come true: nobody but its machine can start a broker."""
+    """Prints how to start the absent brokers, which only their machines can do."""
     known = {broker.broker_id: broker for broker in brokers}
     address = next(broker.address for broker in brokers if not broker.is_fenced)
     for node_id in absent:

@@ -1,7 +1,7 @@
-"""`tidelog produce`: a line is a record.
+"""`tidelog produce`: writes lines as records.
 
-Every record's outcome is followed up, because an error that only says "some were lost" cannot be repaired. So a failure
-says how many records are surely in the log, how many surely are not, and for how many nobody knows.
+The outcome of every record is tracked, because an error that only says "some were lost" cannot be repaired. So a
+failure reports how many records are certainly in the log, how many are certainly not, and how many are unknown.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from tidelog.producer import Delivery, Producer
 from tidelog.transport.addresses import DEFAULT_BOOTSTRAP
 
 CHUNKS_MAX = 16
-"""Chunks of lines on their way at one time: enough to keep a broker busy, far less than the producer's memory."""
+"""Maximum chunks of lines in flight: enough to keep a broker busy, far less than the producer's memory."""
 STDIN = 0
 
 
@@ -58,7 +58,7 @@ def produce(
 ) -> None:
     """Write records to a topic: each line of a file, or of standard input, is one.
 
-    Records with a key go to the key's partition; those without spread over all. Retries never write a record twice,
+    Records with a key go to the key's partition; those without are spread over all. Retries never write a record twice,
     except with --acks 0, which does not retry.
 
     \b
@@ -84,7 +84,7 @@ def produce(
 
 
 class _Job:
-    """Reads lines, keeps a window of them on their way, and tallies what became of each."""
+    """Reads lines, keeps a bounded number of them in flight, and counts the outcomes."""
 
     def __init__(self, topic: str, partition: int | None, separator: bytes | None) -> None:
         self._topic = topic
@@ -96,7 +96,8 @@ class _Job:
         self.status = EXIT_DONE
 
     async def run(self, producer: Producer, bootstrap: str, fd: int) -> None:
-        """Ends with the input, with a signal, or with the first error, which has a note about what was acknowledged."""
+        """Ends with the input, on a signal, or with the first error, which has a note about the acknowledged
+        records."""
         reader = LineReader(fd)
         for number in ENDING:
             asyncio.get_running_loop().add_signal_handler(number, self._interrupt, reader, number)
@@ -112,7 +113,8 @@ class _Job:
             raise error
 
     async def _work(self, producer: Producer, reader: LineReader, status: os.stat_result) -> TidelogError | None:
-        """Sends until there is no more or something fails; everything that was sent has its outcome afterwards."""
+        """Sends until the input ends or a record fails; afterwards every sent record has its outcome. Returns the first
+        error."""
         failure: TidelogError | None = None
         with byte_progress(is_wanted=stat.S_ISREG(status.st_mode)) as progress:
             bar = progress.add_task(self._topic, total=status.st_size)
@@ -139,7 +141,7 @@ class _Job:
             await self._under_way.put((deliveries, sum(map(len, lines))))
 
     async def _settle(self, reader: LineReader, advance: Callable[[int], object]) -> None:
-        """Tallies outcomes as they come. The first bad one ends the reading, also while that waits for more input."""
+        """Counts outcomes as they arrive. The first error ends the reading, also while it waits for input."""
         while (chunk := await self._under_way.get()) is not None:
             deliveries, size = chunk
             await self.tally.settle(deliveries, size)
@@ -158,7 +160,7 @@ class _Job:
         return key, value
 
     def _interrupt(self, reader: LineReader, number: signal.Signals) -> None:
-        """Stops reading. Lines that were read are still delivered; a second signal does not wait for that."""
+        """Ends the reading on a signal. Lines already read are still delivered; a second signal skips that."""
         self.status = EXIT_INTERRUPTED if number == signal.SIGINT else EXIT_TERMINATED
         reader.stop()
         for ending in ENDING:
@@ -168,7 +170,7 @@ class _Job:
 
 @contextmanager
 def _opened(file: str) -> Iterator[int]:
-    """The descriptor to read from; `-` is standard input."""
+    """A context with the descriptor to read from; `-` is standard input."""
     if file == "-":
         yield STDIN
         return

@@ -1,4 +1,4 @@
-"""`tidelog quota`: the shares of users, client ids and addresses are listed, set and removed."""
+"""`tidelog quota`: lists, sets and removes the quotas of users, client ids and addresses."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ def set_quota(
 ) -> None:
     """Set rates per second of a user, a client id, both, or an address; its other rates stay.
 
-    Keys of users and client ids: producer_byte_rate, consumer_byte_rate, request_rate, controller_mutation_rate. Of
-    users alone: connections, how many may be open. Of addresses: connection_creation_rate. Each broker keeps them for
-    itself.
+    Keys for users and client ids: producer_byte_rate, consumer_byte_rate, request_rate, controller_mutation_rate. For
+    users only: connections, the maximum of open ones. For addresses: connection_creation_rate. Each broker enforces the
+    rates separately.
 
     \b
     Examples:
@@ -88,7 +88,7 @@ def remove(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: Json = False,
 ) -> None:
-    """Take back rates, or the whole quota; then the next less exact one counts, if there is one.
+    """Remove rates, or the whole quota; then the next less specific quota applies, if there is one.
 
     \b
     Examples:
@@ -99,7 +99,7 @@ def remove(
     entity = _entity((user, default_user), (client, default_client), (address, default_address))
 
     async def take_back(admin: AdminClient) -> list[str]:
-        """Returns the keys that were taken back."""
+        """Removes the rates, and returns their keys."""
         known = next((quota.rates for quota in await admin.list_quotas() if quota.entity == entity), {})
         gone = keys or list(known)
         if gone:
@@ -113,7 +113,7 @@ def remove(
 
 
 def print_quotas(quotas: Sequence[QuotaDescription]) -> None:
-    """A line for each rate."""
+    """Prints a line per rate."""
     rows = [
         [*(None if name is None else one_line(name) for name in quota.entity), key, f"{rate:.15g}"]
         for quota in quotas
@@ -123,7 +123,7 @@ def print_quotas(quotas: Sequence[QuotaDescription]) -> None:
 
 
 def _entity(*parts: tuple[str | None, bool]) -> Entity:
-    """The entity that the options name. Raises `UsageError` if they name none, or one twice."""
+    """Returns the entity that the options name. Raises `UsageError` if they name none, or a part twice."""
     for name, is_default in parts:
         if name is not None and is_default:
             raise UsageError(f"{name} and its default are two entities; name one")

@@ -1,4 +1,4 @@
-"""`tidelog cluster rebalance`: evens out a cluster's load, shows what that would move, or calls it off."""
+"""`tidelog cluster rebalance`: rebalances replicas, shows what would move, or cancels it."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def rebalance(
 ) -> None:
     """Even out the load by moving replicas.
 
-    Spreads replicas and preferred leaders evenly over the brokers, with as few moves as possible. All that are
-    registered count, also those that are not heard of now: their data is still there. The brokers do the moving: after
-    Ctrl-C it goes on, and the same command watches again. --throttle leaves bandwidth to clients; given again, it
-    changes the throttle of the moves that are under way, and it ends with the last of them. Too low a throttle ends
-    nothing: it has to be more than what is written to the partitions that move.
+    Spreads replicas and preferred leaders evenly over the brokers, with as few moves as possible. All registered
+    brokers count, including fenced ones, which still have their data. The brokers move the replicas: after Ctrl-C the
+    moves continue, and the same command watches again. --throttle leaves bandwidth to clients; given again, it changes
+    the throttle of the current moves, and it ends with the last of them. With too low a throttle moves never end: it
+    must exceed the rate of writes to the moving partitions.
 
     \b
     Examples:
@@ -83,7 +83,8 @@ def _show_plan(bootstrap: str, without: Sequence[int], *, as_json: bool) -> None
 
 
 def _plan(brokers: Sequence[BrokerDescription], topics: Sequence[TopicDescription], without: Sequence[int]) -> Plan:
-    """Raises `NotFound` if a broker that is to be emptied does not exist, else as `plan_rebalance`."""
+    """Returns the plan of the rebalance. Raises `NotFound` if a broker in `without` does not exist, else as
+    `plan_rebalance`."""
     known = [broker.broker_id for broker in brokers]
     for node_id in without:
         if node_id not in known:

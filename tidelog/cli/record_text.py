@@ -1,4 +1,4 @@
-"""How `tidelog consume` shows a record: its value as a line, or the whole of it as a JSON object."""
+"""The output formats of `tidelog consume`: a record's value as a line, or the record as a JSON object."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ Show = Callable[[ConsumerRecord], bytes]
 
 
 def as_line(separator: bytes | None, *, is_for_screen: bool) -> Show:
-    """The value and a newline, byte for byte; with `separator` the key before it. None is shown as nothing.
+    """Returns a formatter for the value and a newline, byte for byte; with `separator`, the key before it. None is
+    empty.
 
-    On a screen, what cannot be printed becomes U+FFFD: a record must not be able to command the terminal.
+    On a terminal, unprintable characters become U+FFFD, so that a record cannot control the terminal.
     """
 
     def show(record: ConsumerRecord) -> bytes:
@@ -29,12 +30,12 @@ def as_line(separator: bytes | None, *, is_for_screen: bool) -> Show:
 
 
 def as_json(record: ConsumerRecord) -> bytes:
-    """One object and a newline."""
+    """Returns a JSON object and a newline."""
     return orjson.dumps(as_object(record), option=orjson.OPT_APPEND_NEWLINE)
 
 
 def as_object(record: ConsumerRecord) -> dict[str, Any]:
-    """The shape of a stateless read, with key and value as text where they are UTF-8."""
+    """Returns the JSON form of a record in the REST interface, with key and value as text if they are valid UTF-8."""
     return {
         "topic": record.topic,
         "partition": record.partition,

@@ -1,4 +1,4 @@
-"""The options of `tidelog group reset`, from what was typed to what is asked for."""
+"""The options of `tidelog group reset`, parsed into arguments of the admin client."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MILLISECONDS: Final = re.compile(r"\d{1,19}", re.ASCII)
 
 
 class Wanted(NamedTuple):
-    """Where to, and the value that goes with it, by the name that the admin client knows it by."""
+    """The kind of reset, and its argument for the admin client by name."""
 
     to: To
     values: Mapping[str, int]
@@ -27,7 +27,7 @@ class Wanted(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ResetOptions:
-    """What was typed: one of these, if it is right."""
+    """The options as typed, of which exactly one must be given."""
 
     to_earliest: bool
     to_latest: bool
@@ -37,7 +37,7 @@ class ResetOptions:
     shift_by: int | None
 
     def parsed(self) -> Wanted:
-        """Raises `UsageError` unless just one is given, and is well written."""
+        """Returns the parsed option. Raises `UsageError` unless exactly one is given and valid."""
         wanted = list[Wanted]()
         if self.to_earliest:
             wanted.append(Wanted("earliest", {}))
@@ -60,7 +60,7 @@ class ResetOptions:
 
 
 def parse_timestamp(text: str) -> int:
-    """Milliseconds since 1970, of a date and time or of the number itself. Without a zone it is UTC."""
+    """Returns milliseconds since 1970, from a date and time or the number itself. Without a time zone it is UTC."""
     if _MILLISECONDS.fullmatch(text):
         return int(text)
     try:
@@ -75,7 +75,7 @@ def parse_timestamp(text: str) -> int:
 
 
 def parse_duration(text: str) -> int:
-    """Milliseconds, of an ISO 8601 duration of days, hours, minutes and seconds."""
+    """Returns milliseconds, from an ISO 8601 duration of days, hours, minutes and seconds."""
     match = _DURATION.fullmatch(text)
     if match is None or not any(match.groups()):
         raise UsageError(f"--by-duration {text!r} is no duration; write PT30M, PT1H30M or P7D")
@@ -85,7 +85,7 @@ def parse_duration(text: str) -> int:
 
 
 def parse_chosen(topics: Sequence[str] | None, *, all_topics: bool) -> dict[str, list[int] | None] | None:
-    """Topics and their partitions (None: all of them); None for all that the group has offsets of."""
+    """Returns the chosen topics and partitions (None: all partitions); None for everything with a committed offset."""
     if bool(topics) == all_topics:
         raise UsageError("say of which topics: --topic T, --topic T:0,2, or --all-topics")
     if all_topics:

@@ -1,4 +1,4 @@
-"""`tidelog cluster restart`: has the brokers restarted one after the other, and waits for each."""
+"""`tidelog cluster restart`: restarts the brokers one after the other, and waits for each."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def restart(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: Json = False,
 ) -> None:
-    """Restart all brokers, one after the other, while clients go on.
+    """Restart all brokers, one after the other, without interrupting clients.
 
     Rack by rack, the controller last. Before each broker it waits until all replicas are in sync, all voters live and
-    all brokers up to date; after each until that broker is back, and all of that true again. It stops at the first
-    thing that goes wrong, with exit status 1; the brokers not reached yet run on as before.
+    all brokers up to date; afterwards until that broker is back, and all of that holds again. It stops at the first
+    failure, with exit status 1; the remaining brokers keep running unchanged.
 
     \b
     Examples:
@@ -66,7 +66,7 @@ def _filled(command: str, node: int, host: str, rack: str) -> str:
 
 
 class Restart:
-    """Passes once over the brokers of a cluster."""
+    """One rolling restart of a cluster."""
 
     def __init__(self, admin: AdminClient, command: str, wait_s: float, *, is_quiet: bool) -> None:
         self._admin = admin
@@ -76,7 +76,7 @@ class Restart:
         self._is_quiet = is_quiet
 
     async def run(self, *, is_dry: bool) -> list[dict[str, object]]:
-        """Restarts all, and returns what was run for each. Raises `CommandError` where it stops."""
+        """Restarts all brokers, and returns the command run for each. Raises `CommandError` at the first failure."""
         cluster = await self._admin.describe_cluster()
         known = {broker.broker_id: broker for broker in cluster.brokers}
         steps: list[dict[str, object]] = []

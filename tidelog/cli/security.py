@@ -1,7 +1,7 @@
-"""How a command's client connects: `--command-config` and `--command-property`, as Kafka's commands have them.
+"""The connection options of commands: `--command-config` and `--command-property`, as in Kafka's commands.
 
-Every command with `--bootstrap` gets the two here, so that none lists them. What they say is kept in the context of the
-call, where whoever makes a client finds it (`client_arguments`), beside who is calling, which the environment says.
+Every command with `--bootstrap` gets these two options here. Their values are kept in a context variable, from which
+the creation of a client takes them (`client_arguments`), together with the credentials from the environment.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LOGIN_VARIABLES: Final[Mapping[str, str]] = {
     "TIDELOG_USERNAME": "sasl_username",
     "TIDELOG_PASSWORD_FILE": "sasl_password_file",
 }
-"""These variables say who is calling: the arguments of clients that they stand for."""
+"""The environment variables for credentials, and the client arguments that they set."""
 
 _Config = Annotated[
     str | None,
@@ -52,7 +52,7 @@ _CHOSEN: Final[ContextVar[SecurityParameters]] = ContextVar("security")
 
 
 def with_security(app: typer.Typer) -> typer.Typer:
-    """Gives the options to all commands of a word that ask a broker."""
+    """Adds the connection options to all commands of a group that connect to brokers."""
     for command in app.registered_commands:
         assert command.callback is not None
         command.callback = secured(command.callback)
@@ -63,7 +63,7 @@ def with_security(app: typer.Typer) -> typer.Typer:
 
 
 def secured(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The command with the options, if it has a `--bootstrap`."""
+    """Returns the command with the connection options, if it has a `--bootstrap`."""
     signature = inspect.signature(command, eval_str=True)
     if "bootstrap" not in signature.parameters or _OPTIONS[0].name in signature.parameters:
         return command
@@ -84,8 +84,8 @@ def secured(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def client_arguments() -> SecurityParameters:
-    """The arguments of a client's constructor that this command was given; who is calling says the environment, unless
-    the command says it."""
+    """Returns the security arguments for the command's client: from its options, and credentials from the environment
+    unless the options have them."""
     chosen = _CHOSEN.get(SecurityParameters())
     if not chosen.keys().isdisjoint(LOGIN_VARIABLES.values()):
         return chosen

@@ -1,6 +1,6 @@
-"""`tidelog sim`: many simulated lives of a broker, each grown from one number, with every promise checked.
+"""`tidelog sim`: simulations of brokers, each determined by a seed, with checks of all guarantees.
 
-The same seed is the same life on every machine, so a failure comes with the command that repeats it.
+A seed gives the same run on every machine, so a failure is reported with the command that repeats it.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ def sim(
     jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Processes to use.")] = 1,
     as_json: Json = False,
 ) -> None:
-    """Simulate brokers whose disks and networks fail, and check that they keep their promises.
+    """Simulate brokers with failing disks and networks, and check their guarantees.
 
-    Each run is code as it ships, on a virtual clock, disks in memory and a network that is made up, with crashes,
-    damage, partitions and clients that retry: one log, a broker, a whole cluster. Exit status 1 if a promise was
-    broken; then what is printed repeats the run.
+    Each run executes the production code on a virtual clock with simulated disks and network, with crashes, damage,
+    network partitions and retrying clients: one log, a broker, or a whole cluster. Exit status 1 if a guarantee was
+    violated; the output then repeats the run.
 
     \b
     Examples:

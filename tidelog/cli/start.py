@@ -1,7 +1,7 @@
 """`tidelog start`: one broker, until SIGTERM or Ctrl-C.
 
-Only the settings are read here; `tidelog.broker.assembly` does the rest. Settings come first, so that a misspelt one
-is reported before anything of the broker is imported, let alone opened.
+This module only reads the settings; `tidelog.broker.assembly` runs the broker. A misspelt setting is reported before
+anything of the broker is imported.
 """
 
 from __future__ import annotations
@@ -44,11 +44,10 @@ def start(
     """Run a broker, until SIGTERM or Ctrl-C.
 
     Without options: data in ./tidelog-data, HTTP on 127.0.0.1:8082, Kafka's clients on 127.0.0.1:9092. The broker
-    prints one line when it is ready:
-    tidelog: ready http://HOST:PORT cluster=ID node=N kafka=HOST:PORT
+    prints one line when it is ready: tidelog: ready http://HOST:PORT cluster=ID node=N kafka=HOST:PORT
 
-    An option wins over the environment (TIDELOG_LOG_DIR for log.dir), that over the file, that over the default;
-    `tidelog config docs` explains all settings.
+    An option takes precedence over the environment (TIDELOG_LOG_DIR for log.dir), that over the file, that over the
+    default; `tidelog config docs` explains all settings.
 
     \b
     Examples:
@@ -77,7 +76,8 @@ def start(
 
 
 def _encrypted(directory: str, node_id: str | None) -> dict[str, str | None]:
-    """The settings that `--tls` stands for. The environment and a settings file may name another node."""
+    """Returns the settings that `--tls` stands for. The node id may also come from the environment or a
+    settings file."""
     if node_id is None:
         raise UsageError("--tls needs --node-id, which says whose certificate it is")
     return {
@@ -89,7 +89,7 @@ def _encrypted(directory: str, node_id: str | None) -> dict[str, str | None]:
 
 
 def _flags(named: dict[str, str | None], settings: dict[str, str]) -> dict[str, str]:
-    """The settings of the command line by dotted name. A usage error if one has two values."""
+    """Returns the settings on the command line by dotted name. A setting with two values is a usage error."""
     flags = dict(settings)
     for name, value in named.items():
         if value is not None and flags.setdefault(name, value) != value:
@@ -98,7 +98,7 @@ def _flags(named: dict[str, str | None], settings: dict[str, str]) -> dict[str, 
 
 
 def _run(config: BrokerConfig) -> int:
-    """Imports the broker, which is most of what starting costs, and runs it."""
+    """Imports the broker, which takes most of the start time, and runs it; returns the exit status."""
     assembly = imported("tidelog.broker.assembly")
     try:
         status: int = assembly.run(config, partial(print, flush=True))

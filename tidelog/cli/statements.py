@@ -1,4 +1,4 @@
-"""The sentences that `tidelog admin` understands, from text to what they mean.
+"""The grammar of the statements of `tidelog admin`.
 
     create cluster with brokers BROKER, ...
     create topic NAME with N partitions [and N replicas] [using isr|paxos]
@@ -6,9 +6,8 @@
     alter cluster add|remove brokers BROKER, ...
     show topics|brokers|groups
 
-After the design of Kafka's replication (2012). Words are words in any case; a broker is `broker-3`, and a semicolon at
-the end does no harm. A sentence that is none is refused with the position where it stops being one and with what could
-stand there, which is also what the prompt completes.
+After the design of Kafka's replication (2012). Keywords are case-insensitive; a broker is `broker-3`, and a final
+semicolon is ignored. A syntax error has the position and the expected words, which the prompt also uses for completion.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ END: Final = "the end"
 
 
 class Shown(StrEnum):
-    """What can be listed."""
+    """The kind of things that a `show` statement lists."""
 
     TOPICS = "topics"
     BROKERS = "brokers"
@@ -37,28 +36,28 @@ class Shown(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CreateCluster:
-    """These brokers are to be a cluster."""
+    """The statement `create cluster`: the brokers that the cluster consists of."""
 
     node_ids: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AddBrokers:
-    """These brokers are to be in the cluster as well."""
+    """The statement `alter cluster add`: the brokers to add."""
 
     node_ids: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveBrokers:
-    """These brokers are to be in the cluster no more."""
+    """The statement `alter cluster remove`: the brokers to remove."""
 
     node_ids: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class CreateTopic:
-    """None: the cluster's default."""
+    """The statement `create topic`. Fields of None use the cluster's defaults."""
 
     name: str
     partitions: int
@@ -68,14 +67,14 @@ class CreateTopic:
 
 @dataclass(frozen=True, slots=True)
 class DropTopic:
-    """A topic is to be deleted."""
+    """The statement `drop topic`."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Show:
-    """All of a kind are to be listed."""
+    """The statement `show`."""
 
     what: Shown
 
@@ -84,7 +83,7 @@ Statement: TypeAlias = CreateCluster | AddBrokers | RemoveBrokers | CreateTopic 
 
 
 class StatementError(Exception):
-    """`text` is no statement from `start` to `end` on; one of `expected` could stand there instead."""
+    """A syntax error in `text` from `start` to `end`; `expected` are the words that could be there."""
 
     def __init__(self, text: str, start: int, end: int, expected: Sequence[str], problem: str = "") -> None:
         self.text, self.start, self.end, self.expected = text, start, end, tuple(expected)
@@ -94,12 +93,12 @@ class StatementError(Exception):
 
     @property
     def pointer(self) -> str:
-        """Two lines: the statement, and marks under the words that are wrong."""
+        """Returns two lines: the statement, and marks under the wrong words."""
         return f"  {self.text}\n  {' ' * self.start}{'^' * max(1, self.end - self.start)}"
 
 
 def parse(text: str) -> Statement:
-    """What `text` means. Raises `StatementError`."""
+    """Parses a statement. Raises `StatementError`."""
     return _Parser(text).statement()
 
 
@@ -110,7 +109,7 @@ class _Token(NamedTuple):
 
 
 class _Parser:
-    """Recursive descent: a method for each kind of statement, a word at a time."""
+    """A recursive descent parser with a method per kind of statement."""
 
     def __init__(self, text: str) -> None:
         self._text = " ".join(text.split())
@@ -194,7 +193,8 @@ class _Parser:
         return int(token.text)
 
     def _word(self, *expected: str) -> str:
-        """The next token, which must be one of these words; `END` stands for the end, and stays."""
+        """Returns the next token, which must be one of these words; `END` stands for the end of the text, and is not
+        consumed."""
         token = self._peek()
         if END in expected and token.text in ("", ";"):
             return END
@@ -223,13 +223,13 @@ class _Parser:
 
 
 def completions(text: str) -> list[str]:
-    """The words that could follow `text`, or end its last word."""
+    """Returns the words that could follow `text`, or complete its last word."""
     finished, _, begun = text.rpartition(" ")
     return [word for word in _continued(finished) if word.startswith(begun.lower()) and word.isalpha()]
 
 
 def _continued(text: str) -> tuple[str, ...]:
-    """What could follow `text`."""
+    """Returns the words that could follow `text`."""
     try:
         parse(text)
     except StatementError as error:

@@ -1,6 +1,6 @@
-"""Child processes of `tidelog dev`: started together, announced together, watched, and stopped together.
+"""Child processes of `tidelog dev`: started together, announced, watched, and stopped together.
 
-Nothing is restarted: who tries out what a broker's death does wants to see it, and starts it again when he likes.
+Nothing is restarted: the user may want to see what the death of a broker does, and restarts it by hand.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tidelog.cli.terminal import EXIT_DONE, EXIT_ERROR, CommandError
 from tidelog.testing.commands import READY
 
 STOP_S: Final = 45.0
-"""More than a broker takes until it gives up by itself, and says why."""
+"""Seconds until a child is killed; more than a broker takes to give up its own shutdown with a message."""
 NOTICE_S: Final = 20.0
 COMMAND_MARK: Final = "$ "
 IN_ORDER: Final = "exit status 0"
@@ -28,7 +28,7 @@ Wait: TypeAlias = asyncio.Future[Any]
 
 
 class Child:
-    """A broker process: its command, and the file that its standard error goes to."""
+    """A broker process: its command, and the file for its standard error."""
 
     def __init__(self, node_id: int, command: list[str], log: Path) -> None:
         self.node_id = node_id
@@ -46,7 +46,8 @@ class Child:
             )
 
     async def ready_line(self) -> str:
-        """What it prints when it is ready. Raises `CommandError` if it dies instead."""
+        """Waits for and returns the line that the broker prints when it is ready. Raises `CommandError` if it exits
+        before."""
         assert self._process is not None and self._process.stdout is not None
         line = (await self._process.stdout.readline()).decode(errors="replace").rstrip("\n")
         if READY.fullmatch(line):
@@ -57,7 +58,7 @@ class Child:
         raise CommandError(f"broker {self.node_id} did not start, {self.ending}: {said} (see {self.log})")
 
     async def ended(self) -> None:
-        """Waits for its end."""
+        """Waits until the process has exited."""
         assert self._process is not None
         await self._process.wait()
 
@@ -67,13 +68,13 @@ class Child:
 
     @property
     def ending(self) -> str:
-        """How it ended."""
+        """Returns a text about how the process exited."""
         assert self._process is not None and self._process.returncode is not None
         status = self._process.returncode
         return f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
 
     def send(self, number: signal.Signals) -> None:
-        """Sends a signal, if anybody is there to get it."""
+        """Sends a signal to the process, if it still runs."""
         if self.is_running:
             assert self._process is not None
             self._process.send_signal(number)
@@ -85,7 +86,8 @@ class Child:
 
 
 async def supervise(children: list[Child]) -> int:
-    """Starts all, says when they are ready, waits for a signal, stops all. The exit status."""
+    """Starts all children, announces when they are ready, waits for a signal, and stops them. Returns the exit
+    status."""
     stop = _on_signal()
     try:
         for child in children:
@@ -98,7 +100,8 @@ async def supervise(children: list[Child]) -> int:
 
 
 def _on_signal() -> Wait:
-    """Done once somebody wants the end. The terminal's Ctrl-C comes here alone: children have sessions of their own."""
+    """Returns a future that is done on SIGINT or SIGTERM. The terminal's Ctrl-C reaches only this process: children
+    have sessions of their own."""
     loop = asyncio.get_running_loop()
     stop: Wait = loop.create_future()
 
@@ -112,7 +115,7 @@ def _on_signal() -> Wait:
 
 
 async def _announce(children: list[Child], stop: Wait) -> bool:
-    """Prints the ready lines, in order, when all have come; False if it was told to stop before."""
+    """Prints the ready lines, in order, once all have arrived; returns False if `stop` was done before."""
     waits: list[Wait] = [asyncio.ensure_future(child.ready_line()) for child in children]
     try:
         while not all(wait.done() for wait in waits):
@@ -136,7 +139,7 @@ async def _announce(children: list[Child], stop: Wait) -> bool:
 
 
 async def _watch(children: list[Child], stop: Wait) -> None:
-    """Reports who dies, until it is told to stop or nobody is left."""
+    """Reports children that exit, until `stop` is done or no child is left."""
     ends: dict[Child, Wait] = {child: asyncio.ensure_future(child.ended()) for child in children}
     waiting = dict(ends)
     try:
@@ -151,7 +154,8 @@ async def _watch(children: list[Child], stop: Wait) -> None:
 
 
 async def _stop(children: list[Child]) -> bool:
-    """Stops all that run, paused or not. True if they did so in order and in time; who was still starting just goes."""
+    """Stops all running children, even paused ones. Returns True if they exited in time and without an error; children
+    that were still starting count as well."""
     running = [child for child in children if child.is_running]
     for child in running:
         # SIGTERM last: to send a signal, `subprocess` looks whether the child still runs, and so may take its exit

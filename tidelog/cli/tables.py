@@ -1,7 +1,7 @@
-"""Tables and progress bars, for people. The one module of the command line that imports rich.
+"""Tables and progress bars. The only module of the command line that imports rich.
 
-A table has no frame and no colour but a bold head, so that it reads the same on a terminal and in a mail, and columns
-can be cut out with `awk`. Where no screen bounds it, it is as wide as it needs to be; nothing is cut off.
+A table has no frame, and no colour but a bold header, so that it reads the same on a terminal and in a mail, and `awk`
+can cut its columns. Without a terminal a table is as wide as necessary; nothing is cut off.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from tidelog.cli.terminal import print_json, printable
 T = TypeVar("T")
 
 PIPE_COLUMNS = 1000
-"""How wide a table may get where it goes to no screen."""
+"""Maximum columns of a table that is not printed to a terminal."""
 
 
 def print_table(head: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: Sequence[str] = ()) -> None:
-    """Prints rows under their heads: integers, and the columns `numbers`, to the right; None as a dash. Names
-    may be any text: what a terminal would obey is shown as U+FFFD."""
+    """Prints a table: integers, and the columns `numbers`, are right-aligned; None is a dash. Unprintable characters in
+    names are shown as U+FFFD."""
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     body = [list(row) for row in rows]
     for position, name in enumerate(head):
@@ -58,7 +58,7 @@ def show(
     as_json: bool,
     document: Callable[[T], object] = msgspec.to_builtins,
 ) -> None:
-    """Prints what was found: for people, or as one JSON document."""
+    """Prints a result: by `print_it`, or as one JSON document."""
     if as_json:
         print_json(document(found))
     else:
@@ -66,17 +66,17 @@ def show(
 
 
 def listed(node_ids: Iterable[int]) -> str:
-    """Brokers in a cell."""
+    """Returns node ids as text for a table cell."""
     return ",".join(map(str, node_ids))
 
 
 def byte_progress(*, is_wanted: bool = True) -> Progress:
-    """A bar over bytes, with their rate, on standard error; nothing at all if that is no terminal."""
+    """Returns a progress bar over bytes with their rate, on standard error; invisible if that is no terminal."""
     return _progress(TaskProgressColumn(), TransferSpeedColumn(), is_wanted=is_wanted)
 
 
 def count_progress() -> Progress:
-    """A bar over things that are counted, on standard error; nothing at all if that is no terminal."""
+    """Returns a progress bar over counted things, on standard error; invisible if that is no terminal."""
     return _progress(MofNCompleteColumn(), is_wanted=True)
 
 

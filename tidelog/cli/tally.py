@@ -1,4 +1,4 @@
-"""What became of the records that were produced: how many are surely in the log, where, and how many are not."""
+"""The outcomes of produced records: how many are certainly in the log, at which offsets, and how many are not."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ PARTITIONS_SHOWN_MAX = 6
 
 @dataclass(slots=True)
 class Extent:
-    """The records of one partition; the offsets are None where the broker told none."""
+    """The records written to one partition and their first and last offset; None if the broker returned no offsets."""
 
     records: int = 0
     first_offset: int | None = None
     last_offset: int | None = None
 
     def add(self, offset: int | None) -> None:
-        """One more, at `offset`."""
+        """Adds one record at `offset`."""
         self.records += 1
         if offset is not None:
             self.first_offset = offset if self.first_offset is None else min(offset, self.first_offset)
@@ -30,7 +30,7 @@ class Extent:
 
 
 class Tally:
-    """Counts outcomes. `error` is the first one that was no success."""
+    """Counts the outcomes of records. `error` is the first error."""
 
     def __init__(self) -> None:
         self.acknowledged = 0
@@ -42,7 +42,7 @@ class Tally:
         self._extents: dict[int, Extent] = {}
 
     async def settle(self, deliveries: Sequence[Awaitable[RecordMetadata]], size: int) -> None:
-        """Waits for the outcome of these records, `size` bytes in all, and counts them. Raises nothing."""
+        """Waits for the outcomes of these records, of `size` bytes in total, and counts them. Raises nothing."""
         for delivery in deliveries:
             try:
                 found = await delivery
@@ -56,7 +56,7 @@ class Tally:
         self.bytes += size
 
     def summary(self) -> str:
-        """One line."""
+        """Returns the counts as one line of text."""
         seconds = max(self.seconds, 1e-6)
         return (
             f"{counted(self.acknowledged, 'record')}, {_megabytes(self.bytes)} MB in {seconds:.2f} s ("
@@ -65,14 +65,14 @@ class Tally:
         )
 
     def shortfall(self) -> str:
-        """What to say beside an error."""
+        """Returns a note for an error message: how many records are in the log, are not, or are unknown."""
         return (
             f"{counted(self.acknowledged, 'record')} acknowledged, {self.refused:,} surely not appended, "
             f"{self.unknown:,} unknown{self._offsets()}"
         )
 
     def document(self, topic: str) -> dict[str, Any]:
-        """The same for a program."""
+        """Returns the counts as an object for JSON."""
         return {
             "topic_name": topic,
             "records": self.acknowledged,
@@ -90,7 +90,7 @@ class Tally:
         }
 
     def _offsets(self) -> str:
-        """The range of offsets in each partition; others may have written in between."""
+        """Returns the range of offsets in each partition as text; other producers may have written in between."""
         extents = [
             (partition, extent) for partition, extent in sorted(self._extents.items()) if extent.last_offset is not None
         ]

@@ -1,6 +1,6 @@
-"""What every command says in the same way: errors on standard error, one JSON document on standard output.
+"""Common output of all commands: errors on standard error, one JSON document on standard output.
 
-Nothing here imports more than the standard library and the error classes, because every command imports it.
+This module imports only the standard library and the error classes, because every command imports it.
 """
 
 from __future__ import annotations
@@ -26,41 +26,41 @@ HINTS: Final = MappingProxyType(
         50380: "is a broker running there? `tidelog start` runs one; --bootstrap or TIDELOG_BOOTSTRAP names another",
     }
 )
-"""What to do about an error, by its code, where its message cannot know: it comes from a broker or a library."""
+"""Hints about an error by its code, for errors from brokers and libraries whose messages cannot know them."""
 
 NOTICE_EVERY_S: Final = 5.0
 EXIT_DONE: Final = 0
 EXIT_ERROR: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130
-"""The status of a command that Ctrl-C ended: 128 and the number of the signal, as shells count."""
+"""The exit status after Ctrl-C: 128 plus the number of the signal, as in shells."""
 EXIT_TERMINATED: Final = 143
-"""The status of one that SIGTERM ended, which supervisors send."""
+"""The exit status after SIGTERM: 128 plus the number of the signal."""
 
 
 class ReaderGone(Exception):
-    """Nobody reads our standard output any more, as after `| head`. Not an error: whoever it was had enough."""
+    """The reader of our standard output has closed it, as after `| head`. Not an error."""
 
 
 class CommandError(Exception):
-    """A command cannot do its work here, and no broker has to do with it: an unreadable file."""
+    """A local error of a command, without a broker involved, such as an unreadable file."""
 
     status: ClassVar[int] = EXIT_ERROR
 
 
 class UsageError(CommandError):
-    """The command line, or a setting, is wrong: nothing was tried."""
+    """The command line, or a setting, is wrong; nothing was done."""
 
     status: ClassVar[int] = EXIT_USAGE
 
 
 def printable(text: str) -> str:
-    """Returns a text that commands nothing to a terminal: what is not printable is shown as U+FFFD."""
+    """Returns a text in which unprintable characters, which might control a terminal, are replaced by U+FFFD."""
     return "".join(character if character.isprintable() else "\ufffd" for character in text)
 
 
 def print_error(error: TidelogError) -> None:
-    """One line, `error: what (code)`; then what the command noted about it, and the next step if there is one."""
+    """Prints an error on one line, `error: what (code)`, then its notes, and a hint if there is one."""
     print(f"error: {one_line(error.message)} ({error.code})", file=sys.stderr)
     for note in getattr(error, "__notes__", ()):
         print(note, file=sys.stderr)
@@ -69,9 +69,10 @@ def print_error(error: TidelogError) -> None:
 
 
 class Notices(logging.Handler):
-    """Shows on standard error what a client says while it works, such as that it waits for a broker to come back.
+    """A logging handler that prints a client's warnings on standard error, such as that it waits for a broker.
 
-    As long as it is entered. Clients report every single try; a line in `NOTICE_EVERY_S` is what a person can use.
+    Active while it is entered as a context. Clients log every attempt; one line per `NOTICE_EVERY_S` seconds is
+    printed.
     """
 
     def __init__(self) -> None:
@@ -97,12 +98,12 @@ class Notices(logging.Handler):
 
 
 def print_json(document: object) -> None:
-    """The one document that `--json` prints."""
+    """Prints the single document of `--json`."""
     print(json.dumps(document, indent=2, ensure_ascii=False))
 
 
 def say(document: object, text: str, *, as_json: bool) -> None:
-    """Prints a line of text for people, or the one document."""
+    """Prints a line of text, or the JSON document."""
     if as_json:
         print_json(document)
     else:
@@ -110,17 +111,17 @@ def say(document: object, text: str, *, as_json: bool) -> None:
 
 
 def counted(count: int, noun: str) -> str:
-    """`3 records`, `1 record`."""
+    """Returns a count with its noun: `3 records`, `1 record`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def one_line(text: str) -> str:
-    """`text` without line breaks or control characters, so that nothing from outside can rewrite the terminal."""
+    """Returns `text` without line breaks and control characters, so that foreign text cannot control the terminal."""
     return "".join(character if character.isprintable() else " " for character in " ".join(text.split()))
 
 
 def discard_output() -> None:
-    """Sends what is left of standard output nowhere: whoever read it has gone, and wants no complaint about it."""
+    """Redirects standard output to nowhere after its reader is gone, so that its flush at exit raises no error."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, sys.stdout.fileno())
     os.close(null)

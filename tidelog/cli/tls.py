@@ -43,7 +43,7 @@ def init(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Make a CA, good for 10 years: DIR/ca.pem, which all trust, and DIR/ca-key.pem, its private key.
+    """Make a CA, valid for 10 years: DIR/ca.pem, which all trust, and DIR/ca-key.pem, its private key.
 
     Whoever has the key can make certificates for brokers: keep it where certificates are made, not on the brokers.
 
@@ -80,7 +80,7 @@ def issue(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Make a key and a certificate, good for a year: DIR/broker-N.pem or DIR/client-NAME.pem.
+    """Make a key and a certificate, valid for a year: DIR/broker-N.pem or DIR/client-NAME.pem.
 
     \b
     Examples:
@@ -111,10 +111,10 @@ def renew(
     directory: Directory = DIRECTORY,
     as_json: Json = False,
 ) -> None:
-    """Make certificates anew, with the same names, in place of the old ones.
+    """Renew certificates, with the same names, in place of the old ones.
 
-    A broker that runs takes them within seconds, and keeps its connections. ca.pem always keeps its key, so what it has
-    signed stays good.
+    A running broker loads them within seconds, and keeps its connections. ca.pem always keeps its key, so certificates
+    signed by it stay valid.
 
     \b
     Examples:

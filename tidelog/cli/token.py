@@ -1,4 +1,4 @@
-"""`tidelog token`: tokens that stand for a principal, each shown once."""
+"""`tidelog token`: creates, lists and revokes tokens, whose secrets are shown once."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def add(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: Json = False,
 ) -> None:
-    """Make a token, and show it this once: the cluster keeps only a hash.
+    """Make a token, and show it once: the cluster stores only a hash.
 
     \b
     Examples:
@@ -56,7 +56,7 @@ def add(
 
 @app.command("list")
 def list_tokens(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
-    """List the tokens that you may manage; their secrets are not known to anybody.
+    """List the tokens that you may manage, without their secrets.
 
     \b
     Example:
@@ -71,7 +71,7 @@ def revoke(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: Json = False,
 ) -> None:
-    """Revoke a token: whoever uses it is refused within a second, on every broker.
+    """Revoke a token: within a second, all brokers reject it.
 
     \b
     Example:
@@ -82,7 +82,7 @@ def revoke(
 
 
 def print_tokens(tokens: Sequence[TokenDescription]) -> None:
-    """A table of tokens, or that there are none."""
+    """Prints a table of tokens, or that there are none."""
     if not tokens:
         print("there are no tokens")
         return

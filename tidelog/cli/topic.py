@@ -1,4 +1,4 @@
-"""`tidelog topic`: topics are created, listed, described, altered and deleted, through the admin client."""
+"""`tidelog topic`: creates, lists, describes, alters and deletes topics, through the admin client."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def create(
         raise UsageError("--protocol and --config commit.protocol say different things; keep one")
 
     async def create_it(admin: AdminClient) -> tuple[TopicPlacement, bool]:
-        """Returns the placement, and whether the topic is new."""
+        """Creates the topic; returns its placement, and True if it is new."""
         try:
             created = await admin.create_topic(
                 topic,
@@ -203,7 +203,7 @@ async def _describe(admin: AdminClient, name: str) -> _Description:
 
 
 def _document(described: _Description) -> dict[str, Any]:
-    """The topic as v3 shows it, its partitions with their offsets and its settings in it."""
+    """Returns the topic in the form of REST v3, with its partitions, their offsets, and its settings."""
     document: dict[str, Any] = msgspec.to_builtins(described.topic)
     for partition, found in zip(document["partitions"], described.offsets.values(), strict=True):
         partition |= {"earliest_offset": found.log_start_offset, "latest_offset": found.high_watermark}
@@ -239,7 +239,7 @@ def _print_description(described: _Description, *, with_configs: bool) -> None:
 
 
 def print_topics(topics: Sequence[TopicDescription]) -> None:
-    """A table of topics, or how to get one."""
+    """Prints a table of topics, or how to create one."""
     if not topics:
         print("there are no topics; `tidelog topic create TOPIC` makes one")
         return
@@ -248,10 +248,10 @@ def print_topics(topics: Sequence[TopicDescription]) -> None:
 
 
 def shape_of(topic: TopicDescription | TopicPlacement) -> str:
-    """`3 partitions, 2 replicas`."""
+    """Returns `3 partitions, 2 replicas`."""
     return f"{counted(topic.partitions_count, 'partition')}, {counted(topic.replication_factor, 'replica')}"
 
 
 def _voters(voters: Sequence[PartitionVoter]) -> str:
-    """`1:1,2:2,3:4`: broker 3 votes under its second id."""
+    """Returns voters as `1:1,2:2,3:4`, broker and voter id: broker 3 votes as voter 4."""
     return ",".join(f"{voter.broker_id}:{voter.voter_id}" for voter in voters)

@@ -1,4 +1,4 @@
-"""`tidelog cluster upgrade`: has a cluster use what the newest version of its brokers knows."""
+"""`tidelog cluster upgrade`: raises the cluster's feature level to that of its brokers' new version."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def upgrade(
 ) -> None:
     """Raise the feature level of the cluster, after its brokers were upgraded one by one.
 
-    Until then brokers of the old version can come back. From then on the cluster writes what they could not read, and
-    they are refused. Nothing is raised unless all registered brokers speak the new level; those that do not are named.
+    Until then brokers of the old version may return. Afterwards the cluster writes metadata that they cannot read, and
+    rejects them. Nothing is raised unless all registered brokers support the new level; those that do not are named.
 
     \b
     Examples:

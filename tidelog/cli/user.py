@@ -1,5 +1,5 @@
-"""`tidelog user`: users that log in by a password, which comes from a prompt, standard input or a file, and never from
-the command line, where everybody on the machine could read it."""
+"""`tidelog user`: users with passwords. A password comes from a prompt, standard input or a file, never from the
+command line, where other users of the machine could read it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def add(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: Json = False,
 ) -> None:
-    """Make a user. It may do nothing yet: `tidelog acl add` says what.
+    """Make a user, without any rights: `tidelog acl add` grants them.
 
     \b
     Examples:
@@ -72,7 +72,7 @@ def passwd(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: Json = False,
 ) -> None:
-    """Give a user another password; the old one is refused at once.
+    """Change a user's password; the old one is rejected at once.
 
     \b
     Example:
@@ -85,7 +85,7 @@ def passwd(
 
 @app.command()
 def remove(name: Name, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
-    """Remove a user, and all its tokens. ACLs that name it stay.
+    """Delete a user, and all its tokens. ACLs that name it stay.
 
     \b
     Example:
@@ -96,7 +96,7 @@ def remove(name: Name, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json =
 
 
 def print_users(users: Sequence[UserDescription]) -> None:
-    """A table of users, or that there are none."""
+    """Prints a table of users, or that there are none."""
     if not users:
         print("there are no users")
         return
