@@ -96,7 +96,8 @@ def parse_rate(text: str | None) -> int | None:
 
 
 def separator_bytes(separator: str | None) -> bytes | None:
-    """Returns the separator as bytes, with its escapes resolved."""
+    """Returns the separator as bytes, with an escaped tab resolved; None if it was not given. Raises `UsageError` if it
+    is empty."""
     if separator == "":
         raise UsageError("--key-separator is empty; give what stands between key and value")
     return None if separator is None else separator.replace("\\t", "\t").encode()

@@ -154,8 +154,8 @@ async def _watch(children: list[Child], stop: Wait) -> None:
 
 
 async def _stop(children: list[Child]) -> bool:
-    """Stops all running children, even paused ones. Returns True if they exited in time and without an error; children
-    that were still starting count as well."""
+    """Stops all running children, even paused ones. Returns True if they exited in time with status 0; children that
+    were not ready yet may exit in any way."""
     running = [child for child in children if child.is_running]
     for child in running:
         # SIGTERM last: to send a signal, `subprocess` looks whether the child still runs, and so may take its exit

@@ -1,6 +1,6 @@
 """`Lanes`: the requests of a producer to its brokers. A `Lane` combines what many partitions send to one broker.
 
-    a partition's attempt -> the lane of its broker: waits -> request (parcels of many partitions) -> an outcome for each
+    attempt of a partition -> lane of its broker: waits -> request (parcels of many partitions) -> outcome for each
 
 A `Parcel` is what one partition sends in one attempt. A lane sends at once while fewer than `UNDER_WAY_MAX` of its
 requests are in flight; otherwise parcels wait, and the next request contains all that arrived meanwhile. So a single

@@ -1,7 +1,7 @@
 """Spark jobs on whole topics: each is a function that takes a session, and a command.
 
-    spark-submit "$(python -c 'from tidelog.spark.jobs import ENTRY; print(ENTRY)')" archive --help
-    python -m tidelog.spark.jobs archive --help     # the same on this machine's cores
+spark-submit "$(python -c 'from tidelog.spark.jobs import ENTRY; print(ENTRY)')" archive --help
+python -m tidelog.spark.jobs archive --help     # the same on this machine's cores
 """
 
 from __future__ import annotations

@@ -93,13 +93,12 @@ class Proofs:
 
     @property
     def may_be_challenged(self) -> bool:
-        """True until the other end's challenge has arrived; an answerer's challenge must not come before the
-        caller's."""
+        """True if the other end's challenge may arrive now: at the answerer first, at the caller after its own."""
         return len(self._said) == (self._role is Role.CALLER)
 
     @property
     def may_be_proved(self) -> bool:
-        """True if both challenges were sent and the other end's proof is next."""
+        """True if both challenges were sent and the proof of the other end is next."""
         return len(self._said) == 2 + (self._role is Role.CALLER)
 
     def said(self, challenge: bytes) -> None:
