@@ -57,7 +57,7 @@ class _Checked(msgspec.Struct):
 
 
 class AccessCalls(Calls):
-    """The calls about users, tokens and ACLs."""
+    """The admin client's calls about users, tokens and ACLs."""
 
     # -- ACLs ----------------------------------------------------------------------------------------------------
 

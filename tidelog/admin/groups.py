@@ -19,7 +19,7 @@ from tidelog.admin.group_results import (
 
 
 class GroupCalls(Calls):
-    """The calls about consumer groups."""
+    """The admin client's calls about consumer groups."""
 
     async def list_groups(self) -> list[GroupListing]:
         """Returns all consumer groups, by name."""

@@ -26,7 +26,7 @@ class QuotaDescription(msgspec.Struct, frozen=True):
 
 
 class QuotaCalls(Calls):
-    """The calls about quotas."""
+    """The admin client's calls about quotas."""
 
     async def list_quotas(self) -> list[QuotaDescription]:
         """Returns all quotas, in the order of entities."""

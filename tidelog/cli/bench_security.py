@@ -48,8 +48,8 @@ def revocation(
 ) -> None:
     """Revoke rights of users with open reads and streams.
 
-    Shows the time until three brokers have ended all of these and reject new ones, counted from the response to the
-    revocation.
+    Shows the time until three brokers have ended these reads and streams and reject new ones, counted from the response
+    to the revocation.
 
     \b
     Examples:

@@ -248,7 +248,7 @@ def print_topics(topics: Sequence[TopicDescription]) -> None:
 
 
 def shape_of(topic: TopicDescription | TopicPlacement) -> str:
-    """Returns `3 partitions, 2 replicas`."""
+    """Returns the size of a topic as text: `3 partitions, 2 replicas`."""
     return f"{counted(topic.partitions_count, 'partition')}, {counted(topic.replication_factor, 'replica')}"
 
 

@@ -26,7 +26,7 @@ class FetchOptions:
     buffer_bytes: int
     wait_ms: int
     waits_for_topics: bool = False
-    """True if a missing topic is a transient error: in a group, the coordinator revokes its partitions."""
+    """True in a group: fetches from a missing topic are retried, until the coordinator revokes its partitions."""
 
     def __post_init__(self) -> None:
         if self.bytes_max < 1 or self.buffer_bytes < 1:

@@ -46,7 +46,7 @@ class BatchReceipt(NamedTuple):
 class Batch:
     """Records of one partition that are sent, and succeed or fail, together.
 
-    Open: `records` grows and `room` shrinks until the next step or the end. Sealed: `data` is the encoded batch.
+    Open: `records` grows and `room`, the remaining reserved bytes, shrinks. Sealed: `data` is the encoded batch.
     Settled: `outcome` is the result, and the bytes are freed. `asked` counts the records whose result is awaited.
     """
 

@@ -28,8 +28,8 @@ class ProducerOptions:
 
     @property
     def try_s_min(self) -> float:
-        """Minimum seconds for an attempt that shares a request; with less, its deadline would cut off the other
-        partitions."""
+        """Minimum seconds left for an attempt to share a request with other partitions, whose attempts a shorter
+        timeout would cut off."""
         return min(self.request_timeout_s, self.delivery_timeout_s) / 2
 
     def __post_init__(self) -> None:

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 
 class TidelogDataSource(DataSource):
-    """`spark.readStream.format("tidelog")`, and `read`, `write`, `writeStream`. Options: docs/spark.md."""
+    """The Spark data source for `spark.readStream.format("tidelog")`, and `read`, `write`, `writeStream`. Options:
+    docs/spark.md."""
 
     @classmethod
     def name(cls) -> str:
