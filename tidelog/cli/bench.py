@@ -10,7 +10,6 @@ from tidelog.bench.consume import ConsumeOptions, measure_consume
 from tidelog.bench.latency import LatencyOptions, measure_latency
 from tidelog.bench.produce import ProduceOptions, measure_produce
 from tidelog.bench.raw import RawOptions, measure_raw
-from tidelog.bench.secured import Level
 from tidelog.cli.bench_cluster import failover, move, pause, repair, scale
 from tidelog.cli.bench_groups import idle_consumers, rebalance
 from tidelog.cli.bench_partitions import partitions
@@ -18,21 +17,17 @@ from tidelog.cli.bench_security import guesses, revocation, security
 from tidelog.cli.measuring import (
     AcksOption,
     BatchBytes,
-    Bootstrap,
     Brokers,
     Compression,
     DurabilityOption,
-    History,
     Partitions,
     ProtocolOption,
     Records,
-    SecurityOption,
-    Topic,
     ValueBytes,
     report,
     workload,
 )
-from tidelog.cli.options import Acks, Codec, Durability, Json, Transport, Way
+from tidelog.cli.options import Acks, Codec, Durability, Transport, Way
 from tidelog.model.cluster import ISR
 
 app = typer.Typer(invoke_without_command=True)
@@ -73,12 +68,7 @@ def produce(
     linger_ms: Annotated[float, typer.Option(min=0, metavar="MS", help="How long a batch may wait to fill.")] = 5,
     batch_bytes: BatchBytes = 65536,
     at_once: Annotated[int, typer.Option(min=1, metavar="N", help="More than 1: by send_batch, so many.")] = 1,
-    topic: Topic = None,
-    bootstrap: Bootstrap = None,
     transport: Transport = Way.AUTO,
-    security: SecurityOption = Level.PLAIN,
-    history: History = None,
-    as_json: Json = False,
 ) -> None:
     """Measure the throughput of a producer.
 
@@ -98,12 +88,7 @@ def consume(
     partitions: Partitions = 1,
     compression: Compression = Codec.NONE,
     batches: Annotated[bool, typer.Option("--batches", help="Take whole batches, no object a record.")] = False,
-    topic: Topic = None,
-    bootstrap: Bootstrap = None,
     transport: Transport = Way.AUTO,
-    security: SecurityOption = Level.PLAIN,
-    history: History = None,
-    as_json: Json = False,
 ) -> None:
     """Measure the throughput of a consumer.
 
@@ -126,12 +111,7 @@ def latency(
     protocol: ProtocolOption = ISR,
     durability: DurabilityOption = Durability.FSYNCED,
     acks: AcksOption = Acks.ALL,
-    topic: Topic = None,
-    bootstrap: Bootstrap = None,
     transport: Transport = Way.AUTO,
-    security: SecurityOption = Level.PLAIN,
-    history: History = None,
-    as_json: Json = False,
 ) -> None:
     """Measure the latency of single records.
 
@@ -156,11 +136,6 @@ def raw(
     protocol: ProtocolOption = ISR,
     durability: DurabilityOption = Durability.FSYNCED,
     acks: AcksOption = Acks.ALL,
-    topic: Topic = None,
-    bootstrap: Bootstrap = None,
-    security: SecurityOption = Level.PLAIN,
-    history: History = None,
-    as_json: Json = False,
 ) -> None:
     """Measure produce requests with batches encoded beforehand.
 

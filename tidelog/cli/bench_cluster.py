@@ -12,9 +12,7 @@ from tidelog.bench.move import MoveOptions, measure_move
 from tidelog.bench.pause import PauseOptions, Whom, measure_pause
 from tidelog.bench.repair import RepairOptions, measure_repair
 from tidelog.bench.scale import ScaleOptions, measure_scale
-from tidelog.bench.secured import Level
-from tidelog.cli.measuring import History, Partitions, ProtocolOption, SecurityOption, ValueBytes, workload
-from tidelog.cli.options import Json
+from tidelog.cli.measuring import Partitions, ProtocolOption, ValueBytes, workload
 from tidelog.model.cluster import ISR
 
 
@@ -25,9 +23,6 @@ def failover(
     value_bytes: ValueBytes = 100,
     protocol: ProtocolOption = ISR,
     graceful: Annotated[bool, typer.Option("--graceful", help="Stop leaders, do not kill them.")] = False,
-    security: SecurityOption = Level.PLAIN,
-    history: History = None,
-    as_json: Json = False,
 ) -> None:
     """Kill leaders under load.
 
@@ -53,9 +48,6 @@ def move(
     calm_s: Annotated[
         float, typer.Option("--calm", min=0.1, metavar="S", help="How long the load runs before and after.")
     ] = 10.0,
-    security: SecurityOption = Level.PLAIN,
-    history: History = None,
-    as_json: Json = False,
 ) -> None:
     """Add a broker under load.
 
@@ -76,9 +68,6 @@ def pause(
     paused_s: Annotated[float, typer.Option("--paused", min=0.1, metavar="S", help="How long each is.")] = 20.0,
     calm_s: Annotated[float, typer.Option("--calm", min=0.1, metavar="S", help="How long all is well before.")] = 10.0,
     value_bytes: ValueBytes = 100,
-    security: SecurityOption = Level.PLAIN,
-    history: History = None,
-    as_json: Json = False,
 ) -> None:
     """Pause one of three brokers under load.
 
@@ -100,9 +89,6 @@ def repair(
     calm_s: Annotated[float, typer.Option("--calm", min=0.1, metavar="S", help="How long all is well before.")] = 10.0,
     value_bytes: ValueBytes = 100,
     protocol: ProtocolOption = ISR,
-    security: SecurityOption = Level.PLAIN,
-    history: History = None,
-    as_json: Json = False,
 ) -> None:
     """Damage batches of a partition under load.
 
@@ -122,8 +108,6 @@ def scale(
     partitions: Annotated[
         int, typer.Option(min=100, max=1_000_000, metavar="P", help="In topics of 100, with three replicas.")
     ] = 100_000,
-    history: History = None,
-    as_json: Json = False,
 ) -> None:
     """Compute what a large cluster costs its controller.
 

@@ -9,9 +9,7 @@ import typer
 
 from tidelog.bench.idle_consumers import IdleConsumersOptions, measure_idle_consumers
 from tidelog.bench.rebalance import RebalanceOptions, measure_rebalance
-from tidelog.bench.secured import Level
-from tidelog.cli.measuring import Brokers, History, Partitions, Records, SecurityOption, ValueBytes, workload
-from tidelog.cli.options import Json
+from tidelog.cli.measuring import Brokers, Partitions, Records, ValueBytes, workload
 
 
 class Assignor(StrEnum):
@@ -29,9 +27,6 @@ def rebalance(
     brokers: Brokers = 3,
     rounds: Annotated[int, typer.Option(min=1, metavar="N", help="How often one joins, and one leaves.")] = 5,
     assignor: Annotated[Assignor, typer.Option(help="What the members ask for.")] = Assignor.UNIFORM,
-    security: SecurityOption = Level.PLAIN,
-    history: History = None,
-    as_json: Json = False,
 ) -> None:
     """Measure rebalances of a group that members join and leave.
 
@@ -55,9 +50,6 @@ def idle_consumers(
     records: Records = 2_000,
     value_bytes: ValueBytes = 100,
     at_once: Annotated[int, typer.Option(min=1, metavar="N", help="Instances being made at one time.")] = 16,
-    security: SecurityOption = Level.PLAIN,
-    history: History = None,
-    as_json: Json = False,
 ) -> None:
     """Measure idle REST consumer instances.
 

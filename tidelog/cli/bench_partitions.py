@@ -8,9 +8,7 @@ import typer
 
 from tidelog.bench.partition_options import PartitionsOptions, counts_of
 from tidelog.bench.partitions import measure_partitions
-from tidelog.bench.secured import Level
-from tidelog.cli.measuring import Brokers, History, ProtocolOption, Records, SecurityOption, ValueBytes, workload
-from tidelog.cli.options import Json
+from tidelog.cli.measuring import Brokers, ProtocolOption, Records, ValueBytes, workload
 from tidelog.model.cluster import ISR
 
 PARTITIONS_MAX = 100_000
@@ -49,9 +47,6 @@ def partitions(
     ] = "",
     latency_records: Annotated[int, typer.Option(min=1, metavar="N", help="One at a time, at each size.")] = 1_000,
     value_bytes: ValueBytes = 100,
-    security: SecurityOption = Level.PLAIN,
-    history: History = None,
-    as_json: Json = False,
 ) -> None:
     """Measure many partitions.
 

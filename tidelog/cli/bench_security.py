@@ -9,8 +9,7 @@ import typer
 from tidelog.bench.guesses import GuessesOptions, measure_guesses
 from tidelog.bench.revocation import RevocationOptions, measure_revocation
 from tidelog.bench.security import SecurityOptions, measure_security
-from tidelog.cli.measuring import BatchBytes, History, ProtocolOption, workload
-from tidelog.cli.options import Json
+from tidelog.cli.measuring import BatchBytes, ProtocolOption, workload
 from tidelog.model.cluster import ISR
 
 
@@ -23,8 +22,6 @@ def security(
     records: Annotated[int, typer.Option(min=1, metavar="N", help="Single records a round.")] = 300,
     connections: Annotated[int, typer.Option(min=1, metavar="N", help="New ones a round, of each kind.")] = 1_000,
     protocol: ProtocolOption = ISR,
-    history: History = None,
-    as_json: Json = False,
 ) -> None:
     """Compare brokers with TLS, tokens and ACLs to brokers without.
 
@@ -43,8 +40,6 @@ def security(
 def revocation(
     times: Annotated[int, typer.Option(min=1, metavar="N", help="Of each: a token, a user, the ACLs of a user.")] = 100,
     at_once: Annotated[int, typer.Option(min=1, metavar="N", help="Of different users.")] = 5,
-    history: History = None,
-    as_json: Json = False,
 ) -> None:
     """Revoke rights of users with open reads and streams.
 
@@ -64,8 +59,6 @@ def guesses(
     topics: Annotated[int, typer.Option(min=1, metavar="N", help="Questions about each kind of topic.")] = 500,
     reads: Annotated[int, typer.Option(min=1, metavar="N", help="Of others, alone and beside guesses.")] = 1_000,
     guessers: Annotated[int, typer.Option(min=1, metavar="N", help="That try passwords at one time.")] = 8,
-    history: History = None,
-    as_json: Json = False,
 ) -> None:
     """Guess passwords and names of topics, and time the rejections.
 

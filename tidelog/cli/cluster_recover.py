@@ -14,7 +14,7 @@ import typer
 from tidelog.adapters.system import SystemEntropy, host_name
 from tidelog.cli.data_dir import unused
 from tidelog.cli.imports import imported
-from tidelog.cli.options import Json
+from tidelog.cli.options import Execute, Json
 from tidelog.cli.terminal import CommandError, print_json
 from tidelog.model.errors import TidelogError
 from tidelog.storage.data_directory import check_format
@@ -32,9 +32,7 @@ def recover(
     data_dir: Annotated[
         list[str], typer.Option("--data-dir", metavar="DIR", help="A broker's data directory; one for each.")
     ],
-    execute: Annotated[
-        bool, typer.Option("--execute/--dry-run", help="Do it; or only show what would be done, the default.")
-    ] = False,
+    execute: Execute = False,
     as_json: Json = False,
 ) -> None:
     """Recover the metadata log when a majority of its voters is lost permanently.

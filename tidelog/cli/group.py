@@ -10,7 +10,7 @@ import typer
 
 from tidelog.admin import AdminClient, GroupDescription, GroupListing, LagDescription, TopicOwned
 from tidelog.cli.connection import ask
-from tidelog.cli.options import Bootstrap, Json
+from tidelog.cli.options import Bootstrap, Execute, Json
 from tidelog.cli.resets import ResetOptions, parse_chosen
 from tidelog.cli.tables import print_table, show
 from tidelog.cli.terminal import counted, print_json, printable, say
@@ -77,9 +77,7 @@ def reset(
         typer.Option("--topic", metavar="T[:P,P]", help="A topic, or some of its partitions. Repeatable."),
     ] = None,
     all_topics: Annotated[bool, typer.Option("--all-topics", help="All that the group has offsets of.")] = False,
-    execute: Annotated[
-        bool, typer.Option("--execute/--dry-run", help="Do it; or only show what would be done, the default.")
-    ] = False,
+    execute: Execute = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: Json = False,
 ) -> None:

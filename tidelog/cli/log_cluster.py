@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import asdict
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -22,7 +21,6 @@ from tidelog.cli.connection import ask
 from tidelog.cli.tables import count_progress, print_table, show
 from tidelog.cli.terminal import counted
 from tidelog.model.ids import TopicPartition
-from tidelog.transport.verification import DamagedOffsets
 
 SHOWN_MAX = 20
 
@@ -100,14 +98,9 @@ def _documents(found: _Found) -> list[dict[str, Any]]:
     return [*map(_document, found.partitions), *map(broker_document, found.brokers)]
 
 
-def broker_document(check: BrokerCheck) -> dict[str, Any]:
-    """Returns the JSON form of the result for a broker."""
-    return {
-        "broker_id": check.broker_id,
-        "is_whole": check.is_whole,
-        "error": check.error,
-        "checked": [to_builtins(one) for one in check.checked],
-    }
+def broker_document(check: BrokerCheck | ReplicaCheck) -> dict[str, Any]:
+    """Returns the JSON form of the result for a broker, or for its replica."""
+    return {**to_builtins(check), "is_whole": check.is_whole}
 
 
 def _document(check: PartitionCheck) -> dict[str, Any]:
@@ -119,23 +112,9 @@ def _document(check: PartitionCheck) -> dict[str, Any]:
         "bytes": check.bytes,
         "is_whole": check.is_whole,
         "has_leader": check.has_leader,
-        "good_copies": [asdict(one) for one in check.good_copies()],
-        "replicas": [
-            {
-                "broker_id": replica.broker_id,
-                "is_whole": replica.is_whole,
-                "damaged": [_offsets(one) for one in replica.damaged],
-                "repaired": [_offsets(one) for one in replica.repaired],
-                "differs_at": replica.differs_at,
-                "error": replica.error,
-            }
-            for replica in check.replicas
-        ],
+        "good_copies": to_builtins(check.good_copies()),
+        "replicas": [broker_document(replica) for replica in check.replicas],
     }
-
-
-def _offsets(damaged: DamagedOffsets) -> dict[str, Any]:
-    return {"start_offset": damaged.start_offset, "end_offset": damaged.end_offset, "reason": damaged.reason}
 
 
 def _print(found: _Found) -> None:

@@ -13,7 +13,7 @@ from msgspec import to_builtins
 
 from tidelog.admin import AdminClient
 from tidelog.cli.connection import ask
-from tidelog.cli.options import Bootstrap, Json
+from tidelog.cli.options import Bootstrap, Execute, Json
 from tidelog.cli.tables import print_table, show
 from tidelog.cli.terminal import EXIT_ERROR, UsageError, counted
 from tidelog.transport.addresses import DEFAULT_BOOTSTRAP
@@ -42,9 +42,7 @@ def accept_loss(
             help="Nobody can lead the partition: go on from what is left, without the replicas that are gone.",
         ),
     ] = False,
-    execute: Annotated[
-        bool, typer.Option("--execute/--dry-run", help="Do it; or only show what would be done, the default.")
-    ] = False,
+    execute: Execute = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: Json = False,
 ) -> None:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, ParamSpec, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 import typer
 
 from tidelog.bench.history import append_history
 from tidelog.bench.result import Workload, run
 from tidelog.bench.secured import Level
-from tidelog.cli.options import Acks, Codec, Durability
+from tidelog.cli.options import Acks, Codec, Durability, Json, option, with_options
 from tidelog.cli.security import client_arguments
 from tidelog.cli.tables import count_progress, print_table
 from tidelog.cli.terminal import CommandError, print_json
@@ -34,12 +35,21 @@ ValueBytes = Annotated[int, typer.Option(min=1, metavar="BYTES", help="Size of a
 AcksOption = Annotated[Acks, typer.Option(help="What to wait for.")]
 Compression = Annotated[Codec, typer.Option(help="Of whole batches.")]
 BatchBytes = Annotated[int, typer.Option(min=1, metavar="BYTES", help="A batch of this size is full.")]
-SecurityOption = Annotated[Level, typer.Option("--security", help="Of the brokers that are started for the run.")]
-History = Annotated[Path | None, typer.Option(metavar="FILE", help="Add a line of JSON to this file.")]
 
+_COMMON: Final = (
+    option("topic", Topic, None),
+    option("bootstrap", Bootstrap, None),
+    option(
+        "security", Annotated[Level, typer.Option(help="Of the brokers that are started for the run.")], Level.PLAIN
+    ),
+    option(
+        "history", Annotated[Path | None, typer.Option(metavar="FILE", help="Add a line of JSON to this file.")], None
+    ),
+    option("as_json", Json, default=False),
+)
 
 Options = TypeVar("Options")
-P = ParamSpec("P")
+Command = Callable[..., None]
 
 
 def report(
@@ -63,21 +73,18 @@ def report(
         print()
 
 
-def workload(
-    measure: Workload[Options], options: Callable[..., Options]
-) -> Callable[[Callable[P, None]], Callable[P, None]]:
-    """Decorates the signature of a command that runs a workload: its parameters, except `history` and `as_json`, are
-    passed as fields of the workload's options."""
+def workload(measure: Workload[Options], options: Callable[..., Options]) -> Callable[[Command], Command]:
+    """Decorates the signature of a command that runs a workload: its parameters are fields of the workload's options.
+    Adds the options of `_COMMON` that are such fields, and `--history` and `--json`."""
+    names = {*inspect.signature(options).parameters, "history", "as_json"}
 
-    def decorate(signature: Callable[P, None]) -> Callable[P, None]:
+    def decorate(signature: Command) -> Command:
         @wraps(signature)
-        def command(*_: P.args, **given: P.kwargs) -> None:
-            chosen: dict[str, Any] = dict(given)
-            history, as_json = chosen.pop("history"), chosen.pop("as_json")
+        def command(*, history: Path | None, as_json: bool, **chosen: Any) -> None:
             if "bootstrap" in chosen:
                 chosen["connection"] = client_arguments()
             report(measure, options(**chosen), history=history, as_json=as_json)
 
-        return command
+        return with_options(command, *(option for option in _COMMON if option.name in names))
 
     return decorate

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import re
+from collections.abc import Callable
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -69,6 +71,9 @@ Throttle = Annotated[
         show_default=False,
     ),
 ]
+Execute = Annotated[
+    bool, typer.Option("--execute/--dry-run", help="Do it; or only show what would be done, the default.")
+]
 TopicName = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
 Transport = Annotated[
     Way,
@@ -82,6 +87,21 @@ KeySeparator = Annotated[
     str | None,
     typer.Option(metavar="TEXT", help="What stands between key and value; \\t is a tab.", show_default=False),
 ]
+
+
+def option(name: str, annotation: Any, default: object) -> inspect.Parameter:
+    """Returns an option for `with_options`."""
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def with_options(command: Callable[..., Any], *options: inspect.Parameter) -> Callable[..., Any]:
+    """Returns the command, a wrapper of its own signature, with more options in the signature that typer reads."""
+    signature = inspect.signature(command, eval_str=True)
+    parameters = [*signature.parameters.values(), *options]
+    command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    del command.__wrapped__  # type: ignore[attr-defined]  # where typer would look for the options
+    return command
 
 
 def parse_rate(text: str | None) -> int | None:

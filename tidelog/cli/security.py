@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final, cast
 
 import typer
 
-from tidelog.cli.options import parse_settings
+from tidelog.cli.options import option, parse_settings, with_options
 from tidelog.cli.terminal import UsageError
 from tidelog.model.errors import InvalidRequest
 from tidelog.transport.security import SecurityParameters, overridden, parse_security
@@ -45,8 +45,8 @@ _Properties = Annotated[
     typer.Option("--command-property", metavar="NAME=VALUE", help="One such line. Repeatable.", show_default=False),
 ]
 _OPTIONS: Final = (
-    inspect.Parameter("command_config", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_Config),
-    inspect.Parameter("command_property", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_Properties),
+    option("command_config", _Config, None),
+    option("command_property", _Properties, None),
 )
 _CHOSEN: Final[ContextVar[SecurityParameters]] = ContextVar("security")
 
@@ -64,8 +64,8 @@ def with_security(app: typer.Typer) -> typer.Typer:
 
 def secured(command: Callable[..., Any]) -> Callable[..., Any]:
     """Returns the command with the connection options, if it has a `--bootstrap`."""
-    signature = inspect.signature(command, eval_str=True)
-    if "bootstrap" not in signature.parameters or _OPTIONS[0].name in signature.parameters:
+    parameters = inspect.signature(command).parameters
+    if "bootstrap" not in parameters or _OPTIONS[0].name in parameters:
         return command
 
     @functools.wraps(command)
@@ -76,11 +76,7 @@ def secured(command: Callable[..., Any]) -> Callable[..., Any]:
         finally:
             _CHOSEN.reset(token)
 
-    parameters = [*signature.parameters.values(), *_OPTIONS]
-    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]  # where typer looks
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    del run.__wrapped__  # where typer would look for the options
-    return run
+    return with_options(run, *_OPTIONS)
 
 
 def client_arguments() -> SecurityParameters:
