@@ -13,7 +13,6 @@ import http.client
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from urllib.parse import quote, urlsplit
 
@@ -45,21 +44,6 @@ _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 _METADATA = msgspec.json.Decoder(ClusterMetadata)
 _OFFSETS = msgspec.json.Decoder(OffsetsAnswer)
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """An HTTP response with its whole body, whatever its status."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-
-    def check(self) -> Answer:
-        """Returns the response itself. Raises its error if its status is no success."""
-        if self.status >= 300:
-            raise error_from_answer(self.status, self.headers, self.body)
-        return self
 
 
 class Patience:
@@ -151,7 +135,7 @@ class Cluster:
         while True:
             address = self._addresses[0]
             try:
-                return self.send(method, address, target, body=body, headers=headers).check().body
+                return self.send(method, address, target, body=body, headers=headers)
             except TidelogError as error:
                 if error.definite and not error.retriable:
                     raise
@@ -168,14 +152,17 @@ class Cluster:
         *,
         body: bytes | bytearray | None = None,
         headers: Mapping[str, str] = _NO_HEADERS,
-    ) -> Answer:
-        """Sends a request once and returns the whole response. Raises `ConnectFailed` or `NoAnswer`."""
+    ) -> bytes:
+        """Sends a request once and returns the body of its response. Raises `ConnectFailed`, `NoAnswer`, or the error in
+        the response."""
         response = self._begin(method, address, target, body, headers)
         try:
             content = response.read()
         except (OSError, http.client.HTTPException) as error:
             raise self.cut(address, error) from error
-        return Answer(response.status, dict(response.headers), content)
+        if response.status >= 300:
+            raise error_from_answer(response.status, dict(response.headers), content)
+        return content
 
     def open(self, address: str, target: str) -> Stream:
         """Sends a request once and returns its response as a stream. Raises `ConnectFailed`, `NoAnswer`, or the error

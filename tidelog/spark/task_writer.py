@@ -32,7 +32,7 @@ ACCEPT_TIMEOUT_MS = 10_000
 
 @dataclass
 class Written:
-    """The numbers of records and batches that a task wrote, and how many of them an earlier attempt had already
+    """The numbers of records and batches that a task wrote, including those that an earlier attempt had already
     written."""
 
     records: int = 0
@@ -146,7 +146,7 @@ class TaskWriter:
                 leader = self._leaders.get(partition)
                 if leader is None:
                     raise LeaderNotAvailable(f"partition {partition} has no leader at the moment")
-                self._cluster.send("POST", leader, target, body=body, headers=BATCHES_HEADERS).check()
+                self._cluster.send("POST", leader, target, body=body, headers=BATCHES_HEADERS)
                 return
             except TidelogError as error:
                 if error.definite and not error.retriable:
