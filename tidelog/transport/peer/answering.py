@@ -21,7 +21,7 @@ from tidelog.transport.peer.handler import Answer, PeerHandler
 from tidelog.transport.peer.hello import Hello
 from tidelog.transport.peer.line import Line
 from tidelog.transport.peer.proof import Role
-from tidelog.transport.peer.statistics import UNREADABLE, PeerStatistics
+from tidelog.transport.peer.statistics import UNREADABLE
 
 
 class AnsweringEnd(Line):
@@ -31,13 +31,11 @@ class AnsweringEnd(Line):
         self,
         connection: FrameConnection,
         common: Common,
-        statistics: PeerStatistics,
         handler: PeerHandler,
         on_greeted: Callable[[Hello], None],
     ) -> None:
         super().__init__(connection, common, Role.ANSWERER)
         self._loop = asyncio.get_running_loop()
-        self._statistics = statistics
         self._handler = handler
         self._on_greeted = on_greeted
         self._running: dict[int, asyncio.Task[None]] = {}
@@ -62,7 +60,7 @@ class AnsweringEnd(Line):
 
     def greeted(self) -> None:
         self._handshake.cancel()
-        self._statistics.accepts += 1
+        self.common.statistics.accepts += 1
         self.greet()
         assert self.theirs is not None
         self._on_greeted(self.theirs)
@@ -103,7 +101,7 @@ class AnsweringEnd(Line):
         try:
             self._handler.notified(self.theirs, self.common.codec.message(frame.header), frame.payload)
         except BadFrame as error:  # of a newer version, perhaps: nobody counts on its arrival
-            self._statistics.refused[UNREADABLE] += 1
+            self.common.statistics.refused[UNREADABLE] += 1
             self.common.logger.warning("a notification is dropped", remote=self.connection.remote, reason=str(error))
         except Exception:
             self.common.logger.exception("a notification failed in a way that was not foreseen")
@@ -128,18 +126,18 @@ class AnsweringEnd(Line):
     def _admit(self, frame: Frame) -> msgspec.Struct:
         bounds = self.common.bounds
         if len(self._running) >= bounds.requests_max:
-            self._statistics.overloads += 1
+            self.common.statistics.overloads += 1
             raise Overloaded(f"{len(self._running)} requests of this connection are under way already")
         if self._running_bytes + len(frame.payload) > max(bounds.queued_bytes_max, len(frame.payload)):
-            self._statistics.overloads += 1
+            self.common.statistics.overloads += 1
             raise Overloaded(f"{self._running_bytes} bytes of requests of this connection are under way already")
         if self.connection.queued_bytes > bounds.queued_bytes_max:
-            self._statistics.overloads += 1
+            self.common.statistics.overloads += 1
             raise Overloaded(f"{self.connection.queued_bytes} bytes of answers have not been taken yet")
         try:
             return self.common.codec.message(frame.header)
         except BadFrame as error:  # of a newer version, perhaps: the caller can be told
-            self._statistics.refused[UNREADABLE] += 1
+            self.common.statistics.refused[UNREADABLE] += 1
             raise InvalidRequest(str(error)) from error
 
     async def _answer(self, correlation: int, message: msgspec.Struct, payload: memoryview) -> None:
@@ -159,11 +157,11 @@ class AnsweringEnd(Line):
         size = frame_bytes(header, answer.payload)
         if size > self.common.bounds.frame_bytes_max:
             raise TooLarge(f"the answer has {size} bytes; the bound is {self.common.bounds.frame_bytes_max}")
-        self._statistics.served += 1
+        self.common.statistics.served += 1
         self.send(Kind.ANSWER, header, answer.payload, correlation=correlation)
 
     def _fail(self, correlation: int, error: TidelogError) -> None:
-        self._statistics.served += 1
+        self.common.statistics.served += 1
         self.send(Kind.ERROR, self.common.codec.encode(Fault.of(error)), correlation=correlation)
 
     def _done(self, correlation: int, size: int, timer: asyncio.TimerHandle, task: asyncio.Task[None]) -> None:

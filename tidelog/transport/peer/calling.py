@@ -24,7 +24,7 @@ from tidelog.transport.peer.frames import TIMEOUT_MS_MAX, BadFrame, Frame, Kind,
 from tidelog.transport.peer.handler import Answer
 from tidelog.transport.peer.line import Line
 from tidelog.transport.peer.proof import Role
-from tidelog.transport.peer.statistics import NUMBER, SENDER, UNREADABLE, PeerStatistics
+from tidelog.transport.peer.statistics import NUMBER, SENDER, UNREADABLE
 from tidelog.transport.presence import Presence, Silent
 
 
@@ -39,12 +39,9 @@ class CallingEnd(Line):
     """The calling end of a new connection; sends its hello at once. `peer_id` is the node that should answer, None for
     any."""
 
-    def __init__(
-        self, connection: FrameConnection, common: Common, statistics: PeerStatistics, peer_id: int | None
-    ) -> None:
+    def __init__(self, connection: FrameConnection, common: Common, peer_id: int | None) -> None:
         super().__init__(connection, common, Role.CALLER)
         self._loop = asyncio.get_running_loop()
-        self._statistics = statistics
         self._peer_id = peer_id
         self._waiting: dict[int, _Question] = {}
         """Requests in flight by correlation id; removed when the response arrives or the caller stops waiting."""
@@ -78,7 +75,7 @@ class CallingEnd(Line):
         if timeout_s <= 0:
             raise PeerUnreachable(f"no time is left for a request to {self._name()}")
         header = self._admit(message, payload)
-        self._statistics.requests += 1
+        self.common.statistics.requests += 1
         return await self._ask(Kind.REQUEST, header, payload, timeout_s, message, presence)
 
     async def ping(self, timeout_s: float) -> None:
@@ -124,7 +121,7 @@ class CallingEnd(Line):
             if presence is not None:
                 presence.forget(give_up)
             if self._waiting.pop(correlation, None) is not None:
-                self._statistics.given_up += kind is Kind.REQUEST
+                self.common.statistics.given_up += kind is Kind.REQUEST
                 self.send(Kind.CANCEL, correlation=correlation)
             del future, give_up  # they hold the error, whose traceback holds this frame and the payload
 
@@ -133,12 +130,12 @@ class CallingEnd(Line):
         bounds = self.common.bounds
         self.greet()
         if not self.is_open or self.connection.queued_bytes > bounds.notify_bytes_max:
-            self._statistics.notifications_dropped += 1
+            self.common.statistics.notifications_dropped += 1
             return False
         try:
             header = self.common.codec.encode(message, self.level)
         except UnsupportedLevel:  # nobody counts on its arrival
-            self._statistics.notifications_dropped += 1
+            self.common.statistics.notifications_dropped += 1
             return False
         assert frame_bytes(header, payload) <= bounds.frame_bytes_max, "a notification is larger than any frame may be"
         self.send(Kind.NOTIFY, header, payload)
@@ -168,7 +165,7 @@ class CallingEnd(Line):
 
     def _expire(self, future: asyncio.Future[Answer], timeout_s: float) -> None:
         if not future.done():
-            self._statistics.timeouts += 1
+            self.common.statistics.timeouts += 1
             future.set_exception(TimeoutError(f"no answer of {self._name()} within {timeout_s:.3f} s"))
 
     # -- what comes in -----------------------------------------------------------------------------------------------
@@ -192,7 +189,7 @@ class CallingEnd(Line):
             raise BadFrame(f"a frame of kind {frame.kind.name} is no answer")
         question = self._waiting.get(frame.correlation)
         if question is None or question.future.done():
-            self._statistics.late_answers += 1
+            self.common.statistics.late_answers += 1
             return
         del self._waiting[frame.correlation]
         try:
@@ -223,7 +220,7 @@ class CallingEnd(Line):
         questions, self._waiting = self._waiting, {}
         for question in questions.values():
             if not question.future.done():
-                self._statistics.lost += 1
+                self.common.statistics.lost += 1
                 question.future.set_exception(
                     PeerLost(f"the connection to {self._name()} was lost ({self._cause}) before the answer came")
                 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -31,38 +32,30 @@ COMPLAINTS_MAX: Final = 64
 """Maximum hosts whose last warnings are remembered."""
 
 
+@dataclass(eq=False)
 class Common:
     """The state common to all peer connections of a broker."""
 
-    def __init__(
-        self,
-        hello: Callable[[], Hello],
-        codec: MessageCodec,
-        bounds: PeerBounds,
-        clock: Clock,
-        entropy: Entropy,
-        statistics: PeerStatistics,
-        secret: ClusterSecret | None,
-        check_answer: CheckAnswer,
-    ) -> None:
-        self.hello = hello
-        self.codec = codec
-        self.bounds = bounds
-        self.clock = clock
-        self.entropy = entropy
-        self.statistics = statistics
-        self.secret = secret
-        self.check_answer = check_answer
-        self.incarnations = Incarnations()
-        self.on_refused: list[Callable[[Hello], None]] = []
-        self.on_complaint: list[Callable[[str, str], None]] = []
-        """Listeners, called with the remote address and the reason each time that a connection is rejected."""
-        self.logger: Any = structlog.get_logger("tidelog.peer").bind(node_id=hello().node_id)
-        self.lines: dict[Line, None] = {}
-        """Open connections, in the order of their opening."""
-        self._complaints: dict[str, tuple[float, list[str]]] = {}
-        """The warnings logged about each host, and when the first was logged."""
-        self._no_lines = asyncio.Event()
+    hello: Callable[[], Hello]
+    codec: MessageCodec
+    bounds: PeerBounds
+    clock: Clock
+    entropy: Entropy
+    secret: ClusterSecret | None
+    check_answer: CheckAnswer
+    statistics: PeerStatistics = field(default_factory=PeerStatistics)
+    incarnations: Incarnations = field(default_factory=Incarnations)
+    on_refused: list[Callable[[Hello], None]] = field(default_factory=list)
+    on_complaint: list[Callable[[str, str], None]] = field(default_factory=list)
+    """Listeners, called with the remote address and the reason each time that a connection is rejected."""
+    lines: dict[Line, None] = field(default_factory=dict)
+    """Open connections, in the order of their opening."""
+    _complaints: dict[str, tuple[float, list[str]]] = field(default_factory=dict)
+    """The warnings logged about each host, and when the first was logged."""
+    _no_lines: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self.logger: Any = structlog.get_logger("tidelog.peer").bind(node_id=self.hello().node_id)
         self._no_lines.set()
 
     def add(self, line: Line) -> None:

@@ -11,21 +11,19 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
-from tidelog.model.ports import Entropy, FrameConnection, Network
+from tidelog.model.ports import FrameConnection, Network
 from tidelog.transport.backoff import Backoff
 from tidelog.transport.peer.calling import CallingEnd
 from tidelog.transport.peer.common import Common
 from tidelog.transport.peer.errors import PeerUnreachable
-from tidelog.transport.peer.statistics import PeerStatistics
 
 
 class Dialler:
     """Opens connections on which requests may be sent."""
 
-    def __init__(self, network: Network, common: Common, statistics: PeerStatistics) -> None:
+    def __init__(self, network: Network, common: Common) -> None:
         self._network = network
         self._common = common
-        self._statistics = statistics
 
     async def dial(self, host: str, port: int, peer_id: int | None, timeout_s: float | None = None) -> CallingEnd:
         """Opens a connection and exchanges hellos. Raises `OSError`, `TimeoutError` or `PeerUnreachable`."""
@@ -33,7 +31,7 @@ class Dialler:
         ends: list[CallingEnd] = []
 
         def receiver(connection: FrameConnection) -> CallingEnd:
-            ends.append(CallingEnd(connection, self._common, self._statistics, peer_id))
+            ends.append(CallingEnd(connection, self._common, peer_id))
             return ends[-1]
 
         try:
@@ -43,11 +41,11 @@ class Dialler:
                 async with asyncio.timeout(bounds.handshake_s_max):
                     await end.wait_greeted()
         except BaseException:
-            self._statistics.failed_connects += 1
+            self._common.statistics.failed_connects += 1
             for end in ends:
                 end.close()
             raise
-        self._statistics.connects += 1
+        self._common.statistics.connects += 1
         return end
 
 
@@ -67,15 +65,13 @@ class Watcher(Protocol):
 class Connector:
     """Keeps the connection of one lane to one peer open; `run` is its task."""
 
-    def __init__(
-        self, dialler: Dialler, common: Common, entropy: Entropy, peer_id: int, host: str, port: int, watcher: Watcher
-    ) -> None:
+    def __init__(self, dialler: Dialler, common: Common, peer_id: int, host: str, port: int, watcher: Watcher) -> None:
         self._dialler = dialler
         self._peer_id = peer_id
         self._address = (host, port)
         self._watcher = watcher
         self._backoff_s_max = common.bounds.backoff_s_max
-        self._backoff = Backoff(entropy, initial_s=common.bounds.backoff_s_min, max_s=self._backoff_s_max)
+        self._backoff = Backoff(common.entropy, initial_s=common.bounds.backoff_s_min, max_s=self._backoff_s_max)
         self._probe_after_s = 0.0
         """The time after which the loss of a connection is again followed by an immediate attempt."""
         self._end: CallingEnd | None = None

@@ -29,7 +29,6 @@ from tidelog.transport.peer.handler import Answer, PeerHandler
 from tidelog.transport.peer.hello import Hello
 from tidelog.transport.peer.peer import Peer
 from tidelog.transport.peer.proof import ClusterSecret
-from tidelog.transport.peer.statistics import PeerStatistics
 
 DEFAULT_BOUNDS = PeerBounds()
 
@@ -61,7 +60,6 @@ class PeerNode:
         level that introduced each. With a `secret`, brokers without it are rejected. `check_answer` checks the
         responses of peers.
         """
-        self.statistics = PeerStatistics()
         self.on_peer_down: list[Callable[[int], None]] = []
         """Listeners, called with the id of a node whose process is gone: its connections are lost and its host refuses
         new ones."""
@@ -70,15 +68,15 @@ class PeerNode:
         while this lasts."""
         self._network = network
         self._handler = handler
-        self._entropy = entropy
         self._bounds = bounds
         codec = MessageCodec(message_types, additions)
-        self._common = Common(hello, codec, bounds, clock, entropy, self.statistics, secret, check_answer)
+        self._common = Common(hello, codec, bounds, clock, entropy, secret, check_answer)
+        self.statistics = self._common.statistics
         self.on_complaint = self._common.on_complaint
         """Listeners, called with the remote address and the reason each time that a connection is rejected."""
         self.on_refused = self._common.on_refused
         """Listeners, called with each hello of a broker that is rejected."""
-        self._dialler = Dialler(network, self._common, self.statistics)
+        self._dialler = Dialler(network, self._common)
         self._peers: dict[int, Peer] = {}
         self._stopped: list[Peer] = []
         self._listener: NetworkListener | None = None
@@ -96,7 +94,7 @@ class PeerNode:
         return self._listener.address
 
     def _accept(self, connection: FrameConnection) -> AnsweringEnd:
-        end = AnsweringEnd(connection, self._common, self.statistics, self._handler, self._heard)
+        end = AnsweringEnd(connection, self._common, self._handler, self._heard)
         if self._is_closed:
             end.turn_away("this broker is stopping")
         elif sum(isinstance(line, AnsweringEnd) for line in self._common.lines) > self._bounds.connections_max:
@@ -138,7 +136,7 @@ class PeerNode:
             return
         self.forget(node_id)
         self._peers[node_id] = Peer(
-            self._dialler, self._common, self._entropy, node_id, (host, port), self._tell_down, self._tell_silent
+            self._dialler, self._common, node_id, (host, port), self._tell_down, self._tell_silent
         )
 
     def forget(self, node_id: int) -> None:

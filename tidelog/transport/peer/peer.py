@@ -14,7 +14,6 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 
-from tidelog.model.ports import Entropy
 from tidelog.transport.peer.bounds import Lane
 from tidelog.transport.peer.common import Common
 from tidelog.transport.peer.connector import Connector, Dialler
@@ -30,7 +29,6 @@ class Peer:
         self,
         dialler: Dialler,
         common: Common,
-        entropy: Entropy,
         node_id: int,
         address: tuple[str, int],
         on_down: Callable[[int], None],
@@ -52,7 +50,7 @@ class Peer:
         self._complaint: type[PeerUnreachable] | None = None
         self._logger = common.logger
         self._loop = asyncio.get_running_loop()
-        self.lanes = {lane: Connector(dialler, common, entropy, node_id, *address, self) for lane in Lane}
+        self.lanes = {lane: Connector(dialler, common, node_id, *address, self) for lane in Lane}
         self.tasks = [
             self._loop.create_task(connector.run(), name=f"peer {node_id} {lane.name}")
             for lane, connector in self.lanes.items()
