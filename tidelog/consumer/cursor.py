@@ -41,24 +41,6 @@ class Cursor:
     stopped the fetching; it is raised after the records before it were returned.
     """
 
-    __slots__ = (
-        "_batch",
-        "_chunks",
-        "_count",
-        "_index",
-        "_losses",
-        "_position",
-        "_records",
-        "check_crcs",
-        "error",
-        "fetch_offset",
-        "generation",
-        "high_watermark",
-        "is_paused",
-        "partition",
-        "reset",
-    )
-
     def __init__(
         self, partition: TopicPartition, reset: ResetPolicy | None, losses: LossPolicy, *, check_crcs: bool = True
     ) -> None:

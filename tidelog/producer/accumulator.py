@@ -50,20 +50,6 @@ class Batch:
     Settled: `outcome` is the result, and the bytes are freed. `asked` counts the records whose result is awaited.
     """
 
-    __slots__ = (
-        "asked",
-        "created_s",
-        "data",
-        "due_s",
-        "outcome",
-        "queue",
-        "record_count",
-        "records",
-        "reserved_bytes",
-        "room",
-        "watchers",
-    )
-
     def __init__(self, queue: PartitionQueue, created_s: float, due_s: float, capacity_bytes: int) -> None:
         self.queue = queue
         self.created_s = created_s

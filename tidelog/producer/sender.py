@@ -17,6 +17,7 @@ import math
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 
 import msgspec
@@ -49,6 +50,7 @@ class _NewProducerId(msgspec.Struct, frozen=True):
 _PRODUCER_ID = msgspec.json.Decoder(_NewProducerId)
 
 
+@dataclass(slots=True, eq=False)
 class _Request:
     """Batches that are sent together until they are settled together; empty before the first attempt is sent.
 
@@ -56,14 +58,11 @@ class _Request:
     attempts, including the one in flight, that may have appended the batches.
     """
 
-    __slots__ = ("batches", "deadline_s", "queue", "stamp", "unknown_tries")
-
-    def __init__(self, queue: PartitionQueue, deadline_s: float) -> None:
-        self.queue = queue
-        self.batches: list[Batch] = []
-        self.deadline_s = deadline_s
-        self.stamp: Stamp | None = None
-        self.unknown_tries = 0
+    queue: PartitionQueue
+    deadline_s: float
+    batches: list[Batch] = field(default_factory=list)
+    stamp: Stamp | None = None
+    unknown_tries: int = 0
 
 
 class Sender:

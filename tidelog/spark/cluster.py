@@ -153,8 +153,8 @@ class Cluster:
         body: bytes | bytearray | None = None,
         headers: Mapping[str, str] = _NO_HEADERS,
     ) -> bytes:
-        """Sends a request once and returns the body of its response. Raises `ConnectFailed`, `NoAnswer`, or the error in
-        the response."""
+        """Sends a request once and returns the body of its response. Raises `ConnectFailed`, `NoAnswer`, or the error
+        in the response."""
         response = self._begin(method, address, target, body, headers)
         try:
             content = response.read()
