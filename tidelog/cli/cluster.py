@@ -72,20 +72,9 @@ class _Described(msgspec.Struct, frozen=True):
         position = self.position(broker_id)
         return None if position is None else self.newest - position
 
-    def clock(self, broker_id: int) -> int | None:
-        """Returns the milliseconds by which a broker's clock is ahead of the others'; None if unknown."""
-        state = self.states.get(broker_id)
-        return None if state is None else state.clock_offset_ms
-
-    def insecure(self, broker_id: int) -> tuple[str, ...]:
-        """Returns a broker's sentences about its listeners that accept unauthenticated clients."""
-        state = self.states.get(broker_id)
-        return () if state is None else state.insecure_listeners
-
-    def is_off(self, broker_id: int) -> bool:
-        """Returns True if a broker reports that its clock differs too much from the others'."""
-        state = self.states.get(broker_id)
-        return state is not None and state.clock_is_off
+    def said(self, broker_id: int) -> BrokerState:
+        """Returns what a broker reports about itself; an empty report if it does not respond."""
+        return self.states.get(broker_id) or BrokerState(-1)
 
 
 def _document(described: _Described) -> dict[str, Any]:
@@ -94,9 +83,9 @@ def _document(described: _Described) -> dict[str, Any]:
     for broker in document["brokers"]:
         broker["metadata_position"] = described.position(broker["broker_id"])
         broker["metadata_lag"] = described.lag(broker["broker_id"])
-        broker["clock_offset_ms"] = described.clock(broker["broker_id"])
-        broker["clock_is_off"] = described.is_off(broker["broker_id"])
-        broker["insecure_listeners"] = described.insecure(broker["broker_id"])
+        said = described.said(broker["broker_id"])
+        broker["clock_offset_ms"], broker["clock_is_off"] = said.clock_offset_ms, said.clock_is_off
+        broker["insecure_listeners"] = said.insecure_listeners
     return document
 
 
@@ -116,7 +105,7 @@ def _print(described: _Described) -> None:
             broker.broker_epoch,
             described.position(broker.broker_id),
             described.lag(broker.broker_id),
-            described.clock(broker.broker_id),
+            described.said(broker.broker_id).clock_offset_ms,
             levels_of(broker),
         ]
         for broker in cluster.brokers
@@ -124,9 +113,10 @@ def _print(described: _Described) -> None:
     head = ["broker", "address", "rack", "state", "role", "epoch", "position", "lag", "clock", "levels"]
     print_table(head, rows, numbers=["position", "lag", "clock"])
     for broker in cluster.brokers:
-        if described.is_off(broker.broker_id):
-            print(f"\n{_clock_warning(broker.broker_id, described.clock(broker.broker_id) or 0)}")
-        for sentence in described.insecure(broker.broker_id):
+        said = described.said(broker.broker_id)
+        if said.clock_is_off:
+            print(f"\n{_clock_warning(broker.broker_id, said.clock_offset_ms or 0)}")
+        for sentence in said.insecure_listeners:
             print(f"\nbroker {broker.broker_id} is not secure: {sentence}")
     if cluster.voters:
         epochs = {broker.voter_id: broker.broker_epoch for broker in cluster.brokers}

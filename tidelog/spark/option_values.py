@@ -35,12 +35,7 @@ class OptionValues:
 
     def flag(self, name: str, default: bool) -> bool:
         """Returns a boolean option, `true` or `false` in any case."""
-        text = self.text(name)
-        if text is None:
-            return default
-        if text.lower() not in ("true", "false"):
-            raise InvalidRequest(f"option {name} must be true or false, not {text!r}")
-        return text.lower() == "true"
+        return self.choice(name, ("true", "false"), str(default).lower()) == "true"
 
     def number(self, *names: str, least: int = 1) -> int | None:
         """Returns an integer option of at least `least`; None if it is not given."""
@@ -64,11 +59,12 @@ class OptionValues:
 
     def choice(self, name: str, choices: Iterable[str], default: str) -> str:
         """Returns one of the `choices`, given in any case."""
-        text = (self.text(name) or default).lower()
+        text = self.text(name)
         words = list(choices)
-        if text not in words:
+        word = default if text is None else text.lower()
+        if word not in words:
             raise InvalidRequest(f"option {name} must be {' or '.join(words)}, not {text!r}")
-        return text
+        return word
 
     def document(self, name: str) -> Any:
         """Returns a JSON option, decoded; None if it is not given."""
