@@ -23,11 +23,8 @@ from tidelog.transport.addresses import DEFAULT_BOOTSTRAP
 app = typer.Typer(
     help="Show the cluster, wait for it, rebalance, restart and upgrade its brokers.", no_args_is_help=True
 )
-app.command()(rebalance)
-app.command()(recover)
-app.command()(restart)
-app.command()(upgrade)
-app.command()(wait)
+for _command in (rebalance, recover, restart, upgrade, wait):
+    app.command()(_command)
 
 
 @app.command()

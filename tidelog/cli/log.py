@@ -33,13 +33,8 @@ app = typer.Typer(
     help="Look into the data of a stopped broker; verify it, or a cluster's; run, read and measure a replicated log.",
     no_args_is_help=True,
 )
-app.command()(init)
-app.command()(replica)
-app.command()(read)
-app.command()(truncate)
-app.command()(benchmark)
-app.command("accept-loss")(accept_loss)
-app.command()(losses)
+for _command in (init, replica, read, truncate, benchmark, accept_loss, losses):
+    app.command()(_command)
 
 DEFAULT_DATA_DIR = "tidelog-data"
 DAMAGE_SHOWN_MAX = 20
