@@ -41,7 +41,7 @@ def _counts(files: DiskFiles, logs: Sequence[StoredLog]) -> Iterator[tuple[str, 
 
 
 def _scrubbed_name(log: StoredLog) -> str:
-    """Returns the scrubber's name for the log."""
+    """Returns the name of the log in the reports of a running broker's scrubber."""
     if log.identity == METADATA_LOG:
         return "log metadata"
     return f"{JOURNAL if log.is_journal else 'log'} {log.name}-{log.identity.partition}"

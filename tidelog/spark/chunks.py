@@ -38,7 +38,7 @@ class Chunk:
     rows: list[Row] = field(default_factory=list)
     size: int = 0
     cuts: list[int] = field(default_factory=list)
-    """The number of rows in the chunk at the end of each of Spark's batches."""
+    """The row counts at which an attempt may have ended early: the rows in the chunk at the end of each Arrow batch."""
 
     def first(self, count: int) -> Chunk:
         """Returns a chunk of the first `count` rows, at the same position."""
@@ -51,7 +51,7 @@ class Chunk:
 
 
 class Chunker:
-    """The chunks of one task. `partitions` is the number of partitions of each topic."""
+    """Groups the records of one task into chunks. `partitions` is the number of partitions of each topic."""
 
     def __init__(self, partitions: Mapping[str, int], scope: str) -> None:
         self._partitions, self._scope = partitions, scope
@@ -81,7 +81,7 @@ class Chunker:
         return chunk
 
     def end_of_batch(self) -> None:
-        """Notes the end of one of Spark's batches: an earlier attempt may have had no rows after it."""
+        """Stores the end of an Arrow batch in `Chunk.cuts`, since an earlier attempt may have ended there."""
         for chunk in self._open.values():
             if not chunk.cuts or chunk.cuts[-1] < len(chunk.rows):
                 chunk.cuts.append(len(chunk.rows))

@@ -27,7 +27,7 @@ from tidelog.spark.planner import OffsetRange
 READ_BYTES = 1 << 20
 PIECE_RECORDS = 10_000
 PIECE_BYTES = 4 << 20
-"""Minimum bytes of a piece: it ends with the batch that reaches this size."""
+"""Bytes at which a piece ends, with the batch that reaches this size."""
 ROOM_BYTES = PIECE_BYTES + READ_BYTES
 """Bytes of the buffer: room for one piece, or several small ones, so that few read bytes are moved."""
 

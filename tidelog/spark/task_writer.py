@@ -26,7 +26,7 @@ from tidelog.spark.sink_rows import sink_rows
 from tidelog.transport.metadata import TopicMetadata
 
 HELD_BYTES = 8 << 20
-"""The bytes of chunks that are held until several go in one request; above it all are sent."""
+"""Bytes of waiting chunks at which all of them are sent, several per request."""
 ACCEPT_TIMEOUT_MS = 10_000
 
 
