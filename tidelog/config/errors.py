@@ -17,10 +17,8 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 
-class ConfigError(InvalidRequest):
+class ConfigError(InvalidRequest, kafka=KafkaCode.INVALID_CONFIG):
     """Settings with which the broker cannot start. The message names the source, the setting and a remedy."""
-
-    kafka = KafkaCode.INVALID_CONFIG
 
 
 def problems(error: ValidationError, given: Mapping[str, object]) -> list[tuple[str, str]]:

@@ -8,7 +8,7 @@ from tidelog.model.errors import TidelogError
 from tidelog.model.ids import TopicPartition
 
 
-class CommitFailed(TidelogError):
+class CommitFailed(TidelogError, code=40981):
     """Some partitions' offsets were not committed; `refused` has the partitions and reasons. The other offsets were
     committed.
 
@@ -16,21 +16,15 @@ class CommitFailed(TidelogError):
     returned since then are read twice.
     """
 
-    code = 40981
-
     def __init__(self, refused: Mapping[TopicPartition, str]) -> None:
         super().__init__("not committed: " + "; ".join(f"{at}: {reason}" for at, reason in sorted(refused.items())))
         self.refused = dict(refused)
 
 
-class PollIntervalExceeded(TidelogError):
+class PollIntervalExceeded(TidelogError, code=40982):
     """The consumer was not called for `max_poll_interval_ms`, so it left its group and lost its partitions. The next
     call joins again."""
 
-    code = 40982
 
-
-class GroupNeeded(TidelogError):
+class GroupNeeded(TidelogError, code=40983):
     """The call needs a consumer with a `group_id`."""
-
-    code = 40983

@@ -11,11 +11,9 @@ from tidelog.model.lost_ranges import LostRange
 logger = logging.getLogger(__name__)
 
 
-class DataLoss(TidelogError):
+class DataLoss(TidelogError, code=41080):
     """Records that a query was to read are gone: deleted by retention or with their topic, or lost on all disks and
     given up by an operator (Spark's Kafka source: `KafkaIllegalStateException` under `failOnDataLoss`)."""
-
-    code = 41080
 
     def __init__(self, message: str, lost: LostRange | None = None) -> None:
         super().__init__(message)
@@ -23,10 +21,8 @@ class DataLoss(TidelogError):
         """The given-up lost range, if that is the reason; else None."""
 
 
-class NotRepeatable(TidelogError):
+class NotRepeatable(TidelogError, code=40984):
     """A write was repeated with different rows than before, so it is unknown which are in the topic."""
-
-    code = 40984
 
 
 @dataclass(frozen=True, slots=True)

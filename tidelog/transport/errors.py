@@ -36,43 +36,28 @@ from tidelog.model.lost_ranges import LostRange, parse_lost
 T = TypeVar("T")
 
 
-class ConnectFailed(TidelogError):
+class ConnectFailed(TidelogError, code=50380, retriable=True):
     """No connection to a broker; the request was not sent."""
 
-    code = 50380
-    retriable = True
 
-
-class BufferFull(TidelogError):
+class BufferFull(TidelogError, code=50381, retriable=True):
     """The producer's buffer stayed full for `max_block_ms`; the record was not taken (Kafka: BufferExhausted)."""
 
-    code = 50381
-    retriable = True
 
-
-class DeliveryExpired(TidelogError):
+class DeliveryExpired(TidelogError, code=50382):
     """The record was certainly not appended, and `delivery_timeout_ms` has passed."""
 
-    code = 50382
 
-
-class NoAnswer(TidelogError):
+class NoAnswer(TidelogError, code=50480, retriable=True):
     """The request was sent, but no response came: the connection was cut, or the request timed out."""
 
-    code = 50480
-    retriable = True
 
-
-class DeliveryUnknown(TidelogError):
+class DeliveryUnknown(TidelogError, code=50481):
     """The record was sent at least once, and it is unknown whether it was appended."""
 
-    code = 50481
 
-
-class ClientClosed(TidelogError):
+class ClientClosed(TidelogError, code=40980):
     """The client was closed, or never started."""
-
-    code = 40980
 
 
 _BY_CODE: Final[Mapping[int, type[TidelogError]]] = MappingProxyType(

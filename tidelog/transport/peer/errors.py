@@ -18,34 +18,22 @@ from tidelog.model.wire_numbers import Int64
 from tidelog.transport.errors import error_from_code
 
 
-class PeerUnreachable(TidelogError):
+class PeerUnreachable(TidelogError, code=50383, kafka=KafkaCode.LEADER_NOT_AVAILABLE, retriable=True):
     """There is no connection to the broker: the request was certainly not sent. Retry, or ask another broker."""
 
-    code = 50383
-    kafka = KafkaCode.LEADER_NOT_AVAILABLE
-    retriable = True
 
-
-class PeerLost(TidelogError):
+class PeerLost(TidelogError, code=50483, kafka=KafkaCode.REQUEST_TIMED_OUT, retriable=True):
     """The connection was lost after the request was handed to it: its outcome is unknown."""
 
-    code = 50483
-    kafka = KafkaCode.REQUEST_TIMED_OUT
-    retriable = True
 
-
-class PeerRefused(PeerUnreachable):
+class PeerRefused(PeerUnreachable, code=50384):
     """The connection was rejected: the other broker is of another cluster, protocol or node than expected, or an
     earlier process of its node."""
 
-    code = 50384
 
-
-class PeerBusy(PeerRefused):
+class PeerBusy(PeerRefused, code=50385):
     """The other broker accepts no connection now: it is at its limit, is shutting down, or was too slow to answer.
     Retry."""
-
-    code = 50385
 
 
 _KAFKA: Final = "kafka"
