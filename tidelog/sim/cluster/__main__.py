@@ -1,4 +1,5 @@
-"""Runs one seed, or one scenario, of a cluster, or many stories; tells what happened, makes a failing one smaller."""
+"""Command line of the cluster simulator: runs one seed or scenario, or many seeds; prints violations, and shrinks a
+scenario that fails."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ COMMAND = "python -m tidelog.sim.cluster"
 
 
 def main() -> int:
-    """The exit status is 1 if a run failed."""
+    """Runs the command. Returns the exit status: 1 if a run failed."""
     options = _parser().parse_args()
     if options.runs > 1:
         return _run_many(options)
@@ -62,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 COUNTED = ("fault", "forged", "refused", "loss accepted", "old directory", "gap of")
-"""The beginnings of the counters that a batch of runs tells."""
+"""Prefixes of the counters that are printed after a batch of runs."""
 
 
 def _scenario(options: argparse.Namespace) -> Scenario:
@@ -74,7 +75,7 @@ def _scenario(options: argparse.Namespace) -> Scenario:
 
 
 def _run_many(options: argparse.Namespace) -> int:
-    """Tells which seeds fail, with what, and what happened how often."""
+    """Runs many seeds; prints the first violation of each seed that fails, and the counters of events."""
     run = partial(run_seed, mix=options.protocol, groups=options.groups, families=options.faults)
     if options.story is not None:
         run = partial(run_story, options.story)

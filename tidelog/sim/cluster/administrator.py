@@ -1,12 +1,13 @@
-"""Administrators: they give commands to brokers, wait as long as they like, and remember what they were told.
+"""Administrators: clients that give commands (create a topic, alter a setting) to brokers and record the outcome of
+each.
 
-Each command is told from every other in the metadata log by something that it alone has: the name of its topic, the
-value of a setting, the size that a topic grows to. So at the end the log says for each of them what became of it:
+Each command writes something unique into its metadata record: the name of a topic, the value of a setting, the
+partition count that a topic grows to. So at the end of a run the metadata log shows what became of each command:
 
-- what was acknowledged is there, once, and was there when it was acknowledged;
-- what was refused with a definite error is not;
-- what was begun after another one's acknowledgement comes after it in the log;
-- whoever was told that it is done sees it on the broker that told it.
+- an acknowledged command is in the log, once, and was there when it was acknowledged;
+- a command that was refused with a definite error is not in the log;
+- a command that began after the acknowledgement of another one comes after that one in the log;
+- the broker that acknowledged a new topic shows it.
 """
 
 from __future__ import annotations
@@ -36,11 +37,10 @@ from tidelog.sim.kit.machine import ConnectionLost, Unreachable
 TOPIC = "topic"
 CONFIG = "segment.bytes"
 REPEATABLE = ("configure", "create", "delete")
-"""The kinds of commands that are done once more if their request comes again after another command has undone them
-(docs/testing.md, "Known and left"). As long as the effect stands, a repetition is recognised.
-"""
+"""Kinds of commands that a retried request may execute twice, if another command has undone the first effect meanwhile
+(docs/testing.md, "Known and left"). As long as the effect stands, the retry is recognised."""
 CONFIG_FIRST = 2_000
-"""Settings are numbered from here on, one for each command."""
+"""First value for `segment.bytes`: each command sets a value of its own, this one plus the command's number."""
 
 
 Work = Callable[[Broker], Coroutine[Any, Any, object]]
@@ -51,7 +51,8 @@ class Command:
     """A command of an administrator, and its outcome."""
 
     key: str
-    """A key that only the record of this command has; others may have asked for the very same, as with a deletion."""
+    """Key that identifies the command in the metadata log (`create topic7`). Commands that ask for the same change,
+    such as two deletions of a topic, share it."""
     via: int
     begun_s: float
     outcome: str = "unknown"
@@ -60,7 +61,8 @@ class Command:
 
 
 def keys_of(records: Mapping[int, MetadataRecord]) -> dict[int, str]:
-    """Returns, by offset, the key of the command that a record carries out; records of no command are left out."""
+    """Returns, by offset, the keys of the commands whose effect is recorded in the metadata log; records of no command
+    are left out."""
     keys: dict[int, str] = {}
     partitions: dict[str, int] = {}
     for offset in sorted(records):
@@ -82,7 +84,7 @@ def keys_of(records: Mapping[int, MetadataRecord]) -> dict[int, str]:
 
 
 class Administrators:
-    """All of one run."""
+    """The administrators of one run, and all commands that they gave."""
 
     def __init__(self, world: World, truth: Truth) -> None:
         self.commands: list[Command] = []
@@ -91,9 +93,10 @@ class Administrators:
         self._truth = truth
 
     async def carry_out(self, number: int, order: Order) -> str | None:
-        """Gives a command and waits for its end; returns the outcome, None if there was nothing to ask for.
+        """Gives a drawn command to a broker and waits for its end; returns the outcome, or None if the broker is down
+        or there is no topic to act on.
 
-        `number` is that of no other command.
+        `number` is the step's number in the scenario, which makes the command unique.
         """
         machine = self._world.machine(order.via)
         if (broker := machine.broker) is None or not machine.is_up:
@@ -104,7 +107,8 @@ class Administrators:
         return await self.give(*prepared, order.via, order.timeout_s)
 
     async def give(self, key: str, work: Work, via: int, timeout_s: float) -> str:
-        """Gives a command, by its key, to a broker that runs; returns the outcome."""
+        """Sends a command to a running broker and records it under its key; returns the outcome: `ok`, `refused` or
+        `unknown`."""
         machine = self._world.machine(via)
         broker = machine.broker
         assert broker is not None, "nobody is asked"
@@ -149,7 +153,8 @@ class Administrators:
         return any(record == TopicDeleted(topic_id) for record in self._truth.records.values())
 
     def check_all(self) -> None:
-        """Compares what was told with the log, when both are complete."""
+        """Compares the recorded outcomes of all commands with the complete metadata log; reports each contradiction as
+        a violation."""
         offsets: dict[str, list[int]] = {}
         for offset, key in keys_of(self._truth.records).items():
             offsets.setdefault(key, []).append(offset)
@@ -168,7 +173,7 @@ class Administrators:
         self._check_order([(command, offsets[command.key][0]) for command in self.commands if command.key in offsets])
 
     def _check_order(self, done: list[tuple[Command, int]]) -> None:
-        """Linearizability of commands in the log."""
+        """Checks linearizability: a command that began after another one's acknowledgement comes later in the log."""
         unique = [(command, at) for command, at in done if command.key.startswith(("create", "configure"))]
         for earlier, first in unique:
             for later, second in unique:
@@ -186,7 +191,7 @@ def _wrong_with(key: str, commands: list[Command], times: int) -> Iterator[str]:
 
 
 def _prepare(number: int, order: Order, image: ClusterImage) -> tuple[str, Work] | None:
-    """Key and work of a command; None if it needs a topic and there is none."""
+    """Returns the key and the work of a command; None if it acts on a topic and there is none."""
     if order.kind == "create":
         return _create(number, order, image)
     if order.kind == "allocate":

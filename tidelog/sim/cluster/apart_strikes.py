@@ -1,10 +1,11 @@
-"""Logs and journals of a Paxos partition are hit apart: a batch is bad in all of one kind, and whole in the other.
+"""Faults that damage either the logs or the journals of a Paxos partition, but not both.
 
-Either is enough to have it back: a journal gives it to the logs, a log to the journals.
+A batch is damaged in all logs and intact in the journals, or the other way round. Either is enough to restore it:
+a journal gives it to the logs, a log to the journals.
 
-Or one journal loses its end, entries and rows, so that it looks like one that ends there; or all of it. The log beside
-it stays, and tells that this replica has forgotten what it accepted: it must not vote under the same id again. That is
-done to one journal of a run, and only if a majority of the others remembers.
+Or one journal loses its last entries and their catalog rows, so that it looks like a shorter journal, or is lost as a
+whole. The log beside it stays and shows that this replica has forgotten what it accepted: it must not vote under the
+same engine id again. That is done to one journal of a run, and only if a majority of the others remembers.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ from tidelog.storage.log_manager import JOURNAL, log_directory
 from tidelog.storage.rows import ROW_BYTES, Kind, RowCodec
 
 LAST_SHARE = 0.3
-"""The part of the strikes that hit the last batch, which nothing vouches for yet."""
+"""Share of these faults that damage the last batch, which no later write has marked as durable yet."""
 
 
 class JournalEnd(NamedTuple):
-    """The position where a value of a journal begins, in its segment and in that one's catalog."""
+    """Position where a value of a journal begins, in its segment file and in that segment's catalog."""
 
     partition_id: PartitionId
     path: str
@@ -40,7 +41,7 @@ class JournalEnd(NamedTuple):
 
 
 class ApartStrikes:
-    """The strikes of one run."""
+    """Carries out the faults that damage the logs or the journals of a Paxos partition."""
 
     def __init__(self, world: World, ledger: Ledger, data_rot: DataRot) -> None:
         self._world = world
@@ -49,7 +50,7 @@ class ApartStrikes:
         self._copies = GoodCopies(world, ledger)
 
     def effects(self) -> Effects:
-        """Returns them by kind."""
+        """Returns the functions that carry out these faults, by the fault's name."""
         return {
             "all logs and no journal": self._all_logs,
             "all journals and no log": self._all_journals,
@@ -79,7 +80,7 @@ class ApartStrikes:
             self._world.truth.saw("logs and journals hit apart")
 
     def _draw(self, partition_id: PartitionId, rng: random.Random, *, is_journal: bool) -> list[Copy]:
-        """Returns all copies that logs, or journals, have of one batch."""
+        """Returns all copies of one drawn batch, in the logs or in the journals of all replicas."""
         copies = [
             copy
             for node in self._ledger.replicas(partition_id)
@@ -120,14 +121,15 @@ class ApartStrikes:
             self._world.truth.saw("logs and journals hit apart")
 
     def _may_forget(self, node: int, partition_id: PartitionId) -> bool:
-        """True if this journal may go, and what it holds is whole elsewhere."""
+        """Returns True if a node's journal of the partition may be lost: a majority remembers its votes, and its
+        batches are intact elsewhere."""
         copies = self._copies.committed(partition_id, node, is_journal=True)
         is_remembered = self._ledger.may_forget(partition_id, node)
         return bool(copies) and is_remembered and self._copies.may_go(partition_id, copies)
 
     def _end(self, node: int, partition_id: PartitionId) -> JournalEnd | None:
-        """Returns the last value of the journal's last segment whose row in the log is durable, and says that the
-        journal had the value. A power cut may have taken such rows; without any the log knows nothing."""
+        """Returns the last value of the journal's last segment whose batch has a durable catalog row in the log, saying
+        that the journal held the value. Returns None if there is none: a power cut may have taken such rows."""
         medium, directory, codec = self._copies.medium(node), log_directory(partition_id), RowCodec(partition_id)
         log, journal = durable_files(medium, directory), durable_files(medium, f"{directory}/{JOURNAL}")
         rows = [row for path in log if path.endswith(".catalog") for row in codec.bodies(log[path]) if row is not None]

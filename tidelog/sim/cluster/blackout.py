@@ -1,9 +1,9 @@
-"""The hour at which disks are hit: all brokers are down at once, and come back one by one.
+"""The time at which disks are damaged: all brokers are down at once, and come back one by one.
 
     a laggard dies, the others go on a while -> producers fall silent -> all die -> damage -> they start, in any order
 
-Whoever starts first is believed first. So each run draws an order, and gaps of up to seconds; half of them begin with
-those whose disks were hit.
+Which broker starts first matters for recovery. So each run draws an order, with gaps of up to seconds; in half of
+the runs the brokers with damaged disks start first.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from tidelog.sim.cluster.world import World
 from tidelog.sim.kit.machine import Machine
 
 AFTER_ACK_S_MAX = 0.6
-"""A log that is idle for half a second marks what is on its disk."""
+"""Longest time in seconds between the last acknowledgement and the end of all brokers. A log that is idle for half a
+second records that it is durable."""
 IN_FLIGHT_S = 0.03
 SILENT_SHARE = 0.7
 LAGGARD_SHARE = 0.3
@@ -29,7 +30,8 @@ GAPS_S = (0.0, 0.02, 0.3, 3.0)
 
 
 def draw_end(rng: random.Random) -> End:
-    """How all die: mostly a killed process each, whose writes stay in the kernel's memory."""
+    """Draws how all brokers end: mostly as killed processes, whose writes stay in the kernel's memory; else by a power
+    cut."""
     return Machine.cut_power if rng.random() < POWER_SHARE else Machine.kill
 
 
@@ -37,7 +39,8 @@ def draw_end(rng: random.Random) -> End:
 async def blackout(
     world: World, strike: Strike, rng: random.Random, victims: Sequence[int], end: End | None = None
 ) -> AsyncIterator[None]:
-    """All brokers are down within; afterwards they start. No victim lags behind before."""
+    """Takes all brokers down and yields while they are down; afterwards starts them in a drawn order. None of `victims`
+    is the laggard that may be stopped earlier than the others."""
     end = end or draw_end(rng)
     others = [node for node in world.swarm.nodes if node not in victims]
     holds = {node: AsyncExitStack() for node in world.swarm.nodes}

@@ -1,4 +1,5 @@
-"""A partition as the ledger has it: the committed batches, the leaders, and the log that the metadata describes."""
+"""The simulator's record of one partition (`Book`): the committed batches, the leaders, and what the controller
+decided."""
 
 from __future__ import annotations
 
@@ -15,21 +16,21 @@ from tidelog.sim.cluster.shadows import Held
 from tidelog.sim.cluster.traffic import DATA
 
 SETTLE_S = 5.0
-"""How long a broker may need to carry out what it has read in the log."""
+"""Seconds that a broker may need to apply a metadata record that changes its settings."""
 
 
 class Committed(NamedTuple):
-    """A leader's report of its high watermark."""
+    """A leader's high watermark, with its epoch and the number of in-sync replicas."""
 
     epoch: int
     high_watermark: int
     in_sync: int
-    """The number of replicas in sync, as the leader knows it."""
+    """Number of in-sync replicas, as the leader knows it."""
 
 
 @dataclass(slots=True, eq=False)
 class Book:
-    """The book of one partition: every batch that was ever committed."""
+    """Every batch that was ever committed in one partition, with the partition's leaders and excused losses."""
 
     name: str
     is_volatile: bool
@@ -37,32 +38,37 @@ class Book:
     """True for a Paxos partition: every batch in any replica's log is committed."""
     batches: list[Held] = field(default_factory=list)
     torn: set[Held] = field(default_factory=set)
-    """Batches that were called committed by a leader whose copy is damaged: a power cut has torn it, and no member had
-    another. Its row holds the offset; a good copy may still come from whoever else has one."""
+    """Committed batches of which the leader's copy was torn by a power cut, when no other ISR member had a copy. Only
+    the catalog row is left, which keeps the offset; an intact copy may still come from another replica."""
     given_up: LostRanges = field(default_factory=LostRanges)
-    """Offsets whose loss an operator has accepted: nobody is shown them again, whatever lies there."""
+    """Offsets whose loss an operator has accepted: readers are shown nothing there, and replicas need not agree
+    there."""
     start: int = 0
-    """The largest offset up to which a leader has deleted."""
+    """Largest offset up to which a leader has deleted records."""
     leaders: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """The node and the life of its machine that led, by leader epoch."""
+    """Leader's node and the number of its machine's start, by leader epoch."""
     seen_at: dict[tuple[int, int], tuple[Held, Held | None]] = field(default_factory=dict)
-    """The batch that was ever there and the one before it, by epoch and offset."""
+    """First batch that was seen at an offset, and the batch before it, by leader epoch and offset."""
     reset_epoch: int | None = None
-    """The leader of this epoch was elected from nobody: the book is truncated to what it has."""
+    """Epoch of a leader that was elected when no complete replica was left: the record is truncated to what this leader
+    has."""
     is_gone: bool = False
     hurt: dict[int, None] = field(default_factory=dict)
-    """Members whose disk was robbed of something; nobody holds them to it until they are out of ISR and ELR."""
+    """Nodes whose disk was damaged in a way that the controller does not know yet: nothing is demanded of them until
+    they have left ISR and ELR."""
     minimums: list[tuple[float, int]] = field(default_factory=list)
-    """`min.insync.replicas`, or the number of replicas if that is less: from when on."""
+    """Minimum of in-sync replicas (`min.insync.replicas`, or the replication factor if that is less), with the seconds
+    of virtual time from which on it holds."""
     unclean_epoch: int | None = None
-    """The first epoch whose leader was elected without being in sync; what earlier leaders say is void."""
+    """First leader epoch after an unclean election; high watermarks of earlier epochs are not checked any more."""
 
     @property
     def is_unclean(self) -> bool:
         return self.unclean_epoch is not None
 
     def minimum(self, now_s: float) -> int:
-        """So many replicas must be in sync for a commit, by any setting that a leader may still go by."""
+        """Returns the smallest number of in-sync replicas that a leader may commit with at this time, by any setting
+        that it may not have replaced yet."""
         since = next((i for i, (at_s, _) in enumerate(self.minimums) if at_s > now_s - SETTLE_S), len(self.minimums))
         return min((least for _, least in self.minimums[max(0, since - 1) :]), default=1)
 
@@ -71,11 +77,11 @@ class Book:
         return self.batches[-1].end if self.batches else 0
 
     def is_given_up(self, batch: Held) -> bool:
-        """True if nobody has to hold this batch any more."""
+        """Returns True if the loss of the whole batch was accepted, so that no replica has to hold it."""
         return bool(self.given_up) and self.given_up.covers(batch.base, batch.end)
 
     def shown(self, begin: int) -> Iterator[Held]:
-        """Yields the committed batches from the one of this number on, but for those that were given up."""
+        """Yields the committed batches from index `begin` on, except those whose loss was accepted."""
         return (batch for batch in islice(self.batches, begin, None) if not self.is_given_up(batch))
 
     def index(self, offset: int) -> int:
@@ -83,36 +89,36 @@ class Book:
 
 
 class Move(NamedTuple):
-    """The change that a metadata record makes to a partition."""
+    """The change that one metadata record makes to a partition."""
 
     topic: Topic
     was: PartitionInfo
     info: PartitionInfo
     lost: dict[int, bool]
-    """The node whose registration follows in the same decision, with less than it had; true if on another disk."""
+    """Nodes that register with lost data later in the same decision; True for a node with another disk."""
 
 
 def min_isr(topic: Topic, info: PartitionInfo) -> int:
-    """Replicas that must be in sync for a commit, by the topic's settings and the brokers' default."""
+    """Returns the number of in-sync replicas that a commit needs, by the topic's setting or the brokers' default."""
     replicas = info.replication_factor
     return min(replicas, int(topic.configs.get("min.insync.replicas") or (2 if replicas > 2 else 1)))
 
 
 def has_moved(was: PartitionInfo, info: PartitionInfo) -> bool:
-    """A move is over: somebody may lead who came into sync with that very change."""
+    """Returns True if this change ends a reassignment: the new leader may have joined the ISR by the same change."""
     return bool(was.adding or was.removing) and not (info.adding or info.removing)
 
 
 def has_lost_the_last_known(was: PartitionInfo, info: PartitionInfo) -> bool:
-    """Returns True if this change leaves no replica that may lead, not even the last known leader: all have lost
-    something.
-    """
+    """Returns True if this change leaves no replica that may lead, not even a last known leader: all have lost
+    records."""
     had = (*was.isr, *was.elr, *was.last_known_elr)
     return bool(had) and not (info.isr or info.elr or info.last_known_elr)
 
 
 def moves(before: ClusterImage, after: ClusterImage, lost: dict[int, bool]) -> Iterator[Move]:
-    """Partitions of topics with data, the groups' own too, that one record changes, or creates."""
+    """Yields the changes that one metadata record makes to partitions of data topics and of the offsets topic, new
+    partitions included."""
     for name, topic in after.topics.items():
         old = before.topics.get(name)
         if not (name.startswith(DATA) or name == OFFSETS_TOPIC) or old is topic:

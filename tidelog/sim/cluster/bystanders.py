@@ -1,8 +1,7 @@
-"""Clients of partitions that commit by majority, besides those who write and follow: who reads whatever copy there is,
-and who deletes what is old.
+"""Further clients of Paxos partitions: one reads from any replica's copy, another one deletes old records.
 
-A replica's own copy (`replica=any`) may lag, but shows nothing that is not applied, and nothing around a hole. What was
-deleted by agreement stays deleted, whoever leads.
+A replica's own copy (`replica=any`) may lag, but shows only applied records, and no gaps. Records that were deleted
+by agreement stay deleted under every later leader.
 """
 
 from __future__ import annotations
@@ -25,7 +24,8 @@ WAIT_S = 0.5
 
 
 class CopyReader(NowAndThen):
-    """Reads a stretch of one partition from the copy of whichever broker it asks."""
+    """Client that now and then reads some batches from the copy of one broker, and checks that they are the committed
+    ones."""
 
     def __init__(
         self, partition: TopicPartition, anywhere: AnyBroker, history: ClusterHistory, rng: random.Random
@@ -54,7 +54,7 @@ class CopyReader(NowAndThen):
 
 
 class Deleter(NowAndThen):
-    """Has what lies before some offset deleted, on all replicas."""
+    """Client that now and then deletes the records before a drawn offset, on all replicas."""
 
     def __init__(
         self, partition: TopicPartition, anywhere: AnyBroker, history: ClusterHistory, rng: random.Random

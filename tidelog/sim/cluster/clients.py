@@ -1,7 +1,7 @@
-"""The clients of a simulated cluster: producers and readers of the single broker's simulation, before any of many.
+"""Clients of a simulated cluster: the producers and readers of the single-broker simulator, sending to any broker.
 
-Requests go to a broker drawn anew from time to time, so most are forwarded. What a client was told or shown is compared
-with the ledger at once; `tidelog.checker` looks at the whole history when all is over.
+Requests go to a broker drawn anew from time to time, so most are forwarded. Every acknowledgement and every record
+read is compared with the committed batches (`Ledger`) at once; `tidelog.checker` looks at the whole history at the end.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ T = TypeVar("T")
 
 FAILURES = (Unreachable, ConnectionLost, TidelogError)
 STAY_RATE = 0.9
-"""Chance that the next request goes to the same broker."""
+"""Chance that a client's next request goes to the same broker."""
 SILENT_S = 10.0
-"""For so long a broker that did not answer is not asked again, if there is another."""
+"""Seconds for which a client avoids a broker that has not answered, if there is another."""
 RETRY_S = 0.1
 
 
 class AnyBroker:
-    """Stands in for the one `Machine` of a client: a broker that takes requests, another one if it does not."""
+    """Sends a client's requests to one broker, and to another one if that broker is down or does not answer."""
 
     def __init__(self, world: World, rng: random.Random) -> None:
         self.clock = SimClock(asyncio.get_running_loop())
@@ -53,7 +53,8 @@ class AnyBroker:
         self._node = rng.choice(world.swarm.nodes)
 
     async def call(self, work: Callable[[Broker], Coroutine[Any, Any, T]]) -> T:
-        """Runs a request in some broker, as `Machine.call` does."""
+        """Runs a request in some broker. Raises what the request raises, `Unreachable` if the broker is down, or
+        `ConnectionLost`."""
         if self._rng.random() >= STAY_RATE:
             self._node = self._choose()
         machine: Machine = self._world.machine(self._node)
@@ -78,7 +79,7 @@ class AnyBroker:
 
 
 class ClusterHistory(History):
-    """A history whose every acknowledgement and every record shown must be committed, right then."""
+    """A history that checks each acknowledgement and each record read against the committed batches at once."""
 
     def __init__(self, ledger: Ledger) -> None:
         super().__init__()
@@ -90,7 +91,8 @@ class ClusterHistory(History):
         return book is not None and book.is_unclean
 
     def acknowledge(self, sent: Sent, base_offset: int | None, durability: Durability, epoch: int) -> None:
-        """Another leader may be without what one leader alone has acknowledged: that promises nothing here."""
+        """Records an acknowledgement, if it promises that the records survive: an acknowledgement by a leader alone
+        does not, as another leader may be without them."""
         is_worthless = durability == "leader" or self.is_unclean(sent.partition)
         is_lossy = sent.partition in self.volatile and durability == "fsynced" and self._allows_unclean(sent.partition)
         worth: Durability = "none" if is_worthless else "replicated" if is_lossy else durability
@@ -121,12 +123,12 @@ class ClusterHistory(History):
             self._check_given_up(partition, [offset for offset, _ in records])
 
     def is_sparse(self, partition: TopicPartition) -> bool:
-        """Do some offsets belong to no record?"""
+        """Returns True if some offsets belong to no record, as in Paxos partitions."""
         book = self._ledger.book_of(partition)
         return book is not None and book.is_paxos
 
     def is_next(self, partition: TopicPartition, offset: int, batches: Sequence[Held]) -> bool:
-        """Are these all the committed batches from this offset on, as far as they go?"""
+        """Returns True if these batches are the committed batches from this offset on, without gaps."""
         book = self._ledger.book_of(partition)
         if book is None:
             return True
@@ -134,7 +136,7 @@ class ClusterHistory(History):
         return [*islice(book.shown(begin), len(batches))] == [*batches]
 
     def check_passed(self, partition: TopicPartition, lost: Iterable[tuple[int, int]]) -> None:
-        """A reader was told that these offsets are lost."""
+        """Checks offsets that a reader was told are lost: an operator must have accepted each loss."""
         book = self._ledger.book_of(partition)
         for start, end in lost:
             self.counters["loss passed"] += 1
@@ -154,9 +156,8 @@ class ClusterHistory(History):
 
 
 class ClusterProducer(Producer):
-    """A producer whose requests may overtake one another on their ways through several brokers. As a first sequence is
-    free, that must not happen to the first batch of a producer id.
-    """
+    """A producer whose requests may overtake one another on their way through several brokers. As the log accepts any
+    first sequence, it sends the first batch of a producer id alone."""
 
     async def _attempt(self, sent: Sent, body: bytes, *, is_retry: bool = False) -> bool:
         assert isinstance(self._machine, AnyBroker)
@@ -172,7 +173,7 @@ class ClusterProducer(Producer):
 
 
 class ClusterReader(Reader):
-    """Never damaged in a cluster: no data rots here, so whatever is called damaged is tried again."""
+    """A reader that retries when an offset is called damaged, since in a cluster another replica has an intact copy."""
 
     async def _damaged(self) -> None:
         self._history.counters["read called damaged"] += 1
@@ -200,7 +201,7 @@ class ClusterReader(Reader):
 
 
 class Tuner(NowAndThen):
-    """Changes how many replicas must be in sync."""
+    """Client that now and then changes a topic's `min.insync.replicas`."""
 
     def __init__(self, topics: tuple[TopicPlan, ...], anywhere: AnyBroker, rng: random.Random) -> None:
         super().__init__(1.5, rng)
@@ -217,7 +218,7 @@ async def _tune(topic: str, replicas: int, broker: Broker) -> None:
 
 
 async def create(topic: TopicPlan, anywhere: AnyBroker) -> None:
-    """Creates a topic on the brokers that there are, however long it takes."""
+    """Creates a topic, retrying until it exists; the replication factor is at most the number of live brokers."""
 
     async def try_once(broker: Broker) -> bool:
         if topic.name in broker.image.topics:

@@ -1,7 +1,7 @@
-"""The data of one run: its topics, its clients, and what must be true of it when all is over.
+"""The data of one run: its topics, its clients, and the checks of them at the end.
 
-begin -> topics are created, clients write and read, whatever happens to the brokers -> settle: when everything is back,
-the clients learn the fate of all that they sent, the replicas become equal, and every promise is checked
+begin -> topics are created, clients write and read during the faults -> settle: when all brokers are back, the clients
+learn the outcome of all that they sent, the replicas become equal, and every promise is checked
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from tidelog.sim.cluster.world import World
 from tidelog.sim.kit.seeds import stream
 
 FINISH_S_MAX = 60.0
-"""How long clients may need, on a healthy cluster, to learn the fate of everything they sent."""
+"""Seconds that clients may need on a healthy cluster to learn the outcome of every batch that they sent."""
 EQUAL_S_MAX = 30.0
-"""How long replicas may need to become equal when nothing is written any more."""
+"""Seconds that replicas may need to become equal when nothing is written any more."""
 ANYWHERE = 1 << 62
 LOOK_S = 0.05
 DELETERS_SHARE = 0.3
-"""The share of Paxos partitions of which a client deletes old records."""
+"""Share of Paxos partitions that have a client deleting old records."""
 
 
 class Client(Protocol):
@@ -90,7 +90,7 @@ class Data:
     # -- the run -----------------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Sets the clients off."""
+        """Starts creating the topics, and then the clients."""
         if self._traffic.topics:
             self._work = asyncio.ensure_future(self._run())
 
@@ -125,7 +125,7 @@ class Data:
         return any(topic.name == where.topic and topic.is_paxos for topic in self._traffic.topics)
 
     async def close(self) -> None:
-        """Ends what may still run."""
+        """Cancels the tasks of all clients."""
         tasks = [*self._clients, *([self._work] if self._work is not None else [])]
         for task in tasks:
             task.cancel()
@@ -134,7 +134,7 @@ class Data:
     # -- the end -----------------------------------------------------------------------------------------------------
 
     async def settle(self) -> None:
-        """Everything is back: ends the clients, and checks."""
+        """Stops the clients once all brokers are back, waits until replicas are equal, and checks the logs."""
         if self._work is None:
             return
         await asyncio.sleep(0.5)
@@ -143,7 +143,7 @@ class Data:
             await self._check()
 
     async def _hurry_moves(self) -> None:
-        """Takes the throttle off: what moves is to be done with in the time that is allowed."""
+        """Removes the replication throttle, so that reassignments end within the time that the final check allows."""
         for node in self._world.swarm.nodes:
             with suppress(*FAILURES):
                 await self._world.machine(node).call(lambda broker: broker.admin.alter_reassignments((), 0))
@@ -250,8 +250,8 @@ class Data:
         self.history.check(views)
 
     def _without(self, torn: set[int], view: View) -> View:
-        """Returns a view in which these offsets, where damaged, belong to no record: so their records are demanded all
-        the same if anybody was promised or shown them."""
+        """Returns the view without its damaged offsets that are `torn`: batches that no disk ever held whole. Records
+        there are missing from the view, so that one which was acknowledged or read counts as lost."""
         self._truth.saw("torn batch chosen by its name", not torn.isdisjoint(view.damaged))
         return replace(view, damaged=[offset for offset in view.damaged if offset not in torn])
 
@@ -266,8 +266,8 @@ class Data:
         raise AssertionError(f"{where} cannot be read on a healthy cluster")
 
     def _compare(self, where: TopicPartition, partition_id: PartitionId, info: PartitionInfo) -> None:
-        """All replicas show the same bytes, and these are what was committed, but for what was given up. A batch that
-        nobody ever had whole is in no book, and no log shows it."""
+        """Checks that all replicas hold the same batches, namely the committed ones, except those whose loss was
+        accepted."""
         found: dict[int, list[Held]] = {}
         end, torn = 0, self._ledger.torn_offsets(partition_id)
         for node in map(int, info.replicas):
@@ -285,7 +285,7 @@ class Data:
                 self._truth.violate("equal replicas", wrong)
 
     def report(self) -> None:
-        """Adds what clients found to the truth."""
+        """Adds the clients' violations and counters to the run's result (`Truth`)."""
         for wrong in self.history.violations:
             self._truth.violate("clients", wrong)
         self._truth.counters.update({f"client: {name}": count for name, count in self.history.counters.items()})
@@ -295,7 +295,7 @@ class Data:
 
 
 def _wrong_with(role: Holder, *, is_leader: bool) -> str | None:
-    """Returns how a replica differs from the role that the metadata gives it; None if it does not."""
+    """Returns how a replica's role differs from the one that the metadata gives it; None if it does not."""
     if not isinstance(role, PaxosReplica):
         return None if isinstance(role, Partition) == is_leader else "has another role than the metadata says"
     if (role.leader is not None and role.leader.is_serving) != is_leader:

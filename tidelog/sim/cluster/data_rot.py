@@ -1,10 +1,10 @@
-"""Bits that turn over in batches that clients were promised, while the broker is down.
+"""Faults that flip bits in committed batches while their broker is down.
 
-A *fault atlas* says what may rot, for whoever takes the last good copy cannot demand that it be there: a batch that was
-committed, and is not in the last stretch of its log, where a log cannot tell rot from a torn tail; on one broker of the
-run, the same one each time; and only if another member of ISR or ELR has it on its disk, which is not taken away from
-then on. Or, on purpose, a batch on every broker that has it: then it is nobody's until one of the copies is as it was.
-Which one, depends on what is left of them; none of these disks is taken away (`Holders.may_rob`).
+A test that damages the last good copy cannot demand that the batch be there. So a *fault atlas* limits which batch may
+rot: a committed one that is not in the last stretch of its log, where a log cannot tell rot from a torn tail; on one
+broker of the run, the same one each time; and only if another member of ISR or ELR has an intact copy, whose disk is
+not taken away from then on. Or, on purpose, one batch on every broker that has it: then no copy is readable until one
+of them is restored. Which one, depends on the disks; none of them is taken away meanwhile (`Holders.may_rob`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FLIPS_MAX = 3
 
 
 class CopyExtent(NamedTuple):
-    """The file, position and size of a batch on a broker's disk."""
+    """File, position and size in bytes of a batch on a broker's disk."""
 
     node: int
     path: str
@@ -42,29 +42,29 @@ class CopyExtent(NamedTuple):
 
 
 class Flip(NamedTuple):
-    """A bit of a copy that was turned over, and how the copy is had back."""
+    """A bit of a copy that was flipped, and what is needed to restore it."""
 
     extent: CopyExtent
     medium: Medium
     position: int
     before: bytes
     left: bytes
-    """The copy as the flip left it."""
+    """Bytes of the copy after the flip."""
 
     def is_left(self, medium: Medium) -> bool:
-        """Returns True if a broker's disk still has the copy with nothing but that bit turned over. The disk may have
-        been replaced, its directories lost or exchanged, the log truncated or repaired."""
+        """Returns True if the broker's disk still has the copy with only that bit flipped. The disk may have been
+        replaced, its directories lost or exchanged, the log truncated or repaired."""
         _, path, begin, size = self.extent
         file = medium.walk().get(path)
         return medium is self.medium and file is not None and _readable(file)[begin : begin + size] == self.left
 
     def undo(self) -> None:
-        """Puts back what was there."""
+        """Restores the byte that was damaged."""
         rot.overwrite(self.medium, self.extent.path, self.position, self.before)
 
 
 class DataRot:
-    """The strikes of one run that damage committed batches."""
+    """Carries out the faults that damage committed batches."""
 
     def __init__(self, world: World, ledger: Ledger) -> None:
         self._world = world
@@ -72,16 +72,17 @@ class DataRot:
         self._rotting: int | None = None
 
     def effects(self) -> Effects:
-        """Returns the strikes by kind."""
+        """Returns the functions that carry out these faults, by the fault's name."""
         return {"rot of a replica": self._of_a_replica, "rot of all copies": self._of_all_copies}
 
     def victim(self, strike: Strike) -> int:
-        """The broker whose disk turns over bits."""
+        """Returns the node whose disk is damaged in this run: the first node of the first such fault."""
         self._rotting = strike.nodes[0] if self._rotting is None else self._rotting
         return self._rotting
 
     def holder(self, strike: Strike, rng: random.Random) -> int:
-        """Returns the same as `victim`; the first time, another node if this one has no replica to lose."""
+        """Returns the node whose disk is damaged in this run (`victim`); at the first fault another node is drawn, if
+        the named node holds no replica."""
         if self._rotting is None:
             books = [one for one, book in self._ledger.books.items() if not book.is_volatile]
             holders = sorted({node for one in books for node in self._ledger.replicas(one)})
@@ -90,7 +91,8 @@ class DataRot:
         return self.victim(strike)
 
     def holders(self, strike: Strike, rng: random.Random) -> tuple[int, ...]:
-        """Returns the same as `holder`, or all nodes of a strike that names several, if it is the first."""
+        """Returns the nodes whose disks a fault damages: all that it names, if it is the first fault of the run and
+        names several; else the one node of the run."""
         is_first = self._rotting is None
         node = self.holder(strike, rng)
         return strike.nodes if is_first and len(strike.nodes) > 1 else (node,)
@@ -111,8 +113,8 @@ class DataRot:
             await asyncio.sleep(strike.lasts_s)
 
     async def _of_all_copies(self, strike: Strike, rng: random.Random) -> None:
-        """All replicas lose the same batch, and one that still has its copy has it back as it was: a member if there
-        is one, for others may be robbed of more."""
+        """Damages one batch on all replicas, and restores one of the copies later: that of an ISR or ELR member if
+        there is one, since other disks may be damaged further."""
         nodes = list(self._world.swarm.nodes)
         async with AsyncExitStack() as downs:
             for node in nodes:
@@ -127,7 +129,7 @@ class DataRot:
                 return
 
     async def _puts_back(self, flip: Flip) -> bool:
-        """Returns False if the copy has gone while its broker was stopped."""
+        """Restores the flipped bit while its broker is stopped; returns False if the copy is gone by then."""
         node = flip.extent.node
         async with self._world.keepers[node].down(Machine.cut_power):
             is_left = flip.is_left(self._medium(node))
@@ -136,13 +138,14 @@ class DataRot:
             return is_left
 
     def _medium(self, node: int) -> Medium:
-        """Returns the medium of a node: it outlives its machine's lives, until the disk is replaced."""
+        """Returns the disk of a node, which outlasts restarts until it is replaced."""
         return self._world.machine(node).disk.medium
 
     # -- what may rot ------------------------------------------------------------------------------------------------
 
     def _batches(self, node: int, partition_id: PartitionId) -> list[tuple[Held, CopyExtent]]:
-        """Committed batches that are safely on a disk."""
+        """Returns the committed batches of a partition that are known to be durable on a node's disk, with their
+        positions."""
         medium, book = self._medium(node), self._ledger.books[partition_id]
         if book.is_gone:
             return []
@@ -159,7 +162,8 @@ class DataRot:
         )
 
     def _copies_of_one(self, rng: random.Random) -> list[tuple[PartitionId, CopyExtent]]:
-        """A batch of the newest member, wherever it is."""
+        """Returns the positions of one batch on all brokers that have it, drawn among those that every ISR and ELR
+        member has."""
         partitions = [one for one in sorted(self._ledger.books) if self._ledger.members(one)]
         if not partitions:
             return []
@@ -181,7 +185,7 @@ class DataRot:
 
 
 def turn_over(medium: Medium, extent: CopyExtent, rng: random.Random) -> Flip:
-    """Turns over one bit of a copy."""
+    """Flips one bit of a copy."""
     _, path, begin, size = extent
     position = begin + rng.randrange(size)
     durable = medium.walk()[path].durable
@@ -191,10 +195,11 @@ def turn_over(medium: Medium, extent: CopyExtent, rng: random.Random) -> Flip:
 
 
 def durable_files(medium: Medium, directory: str) -> dict[str, bytes]:
-    """Returns by path what a power cut leaves of the files of a log, with zeros for what the disk refuses to read.
+    """Returns, by path, the durable content of the files directly in a directory, with zeros for unreadable sectors.
 
-    Files of a directory below are another log's: the journal in a Paxos replica's numbers its entries as the log does
-    its records, and is durable much earlier."""
+    Files of a subdirectory belong to another log: the journal of a Paxos replica lies below its log, numbers its
+    entries as the log does its records, and is durable much earlier.
+    """
     files = {path: file for path, file in medium.walk().items() if path.rpartition("/")[0] == directory}
     return {path: _readable(file) for path, file in files.items()}
 
@@ -208,7 +213,7 @@ def _readable(file: FileNode) -> bytes:
 
 
 def known_durable(partition_id: PartitionId, files: Mapping[str, bytes]) -> set[int]:
-    """Base offsets of the batches that the catalog says were on the disk when something later was written."""
+    """Returns the base offsets of the batches that the catalog records as durable when something later was written."""
     codec = RowCodec(partition_id)
     catalogs = [content for path, content in files.items() if path.endswith(".catalog")]
     rows = [row for content in catalogs for row in codec.bodies(content) if row is not None]
@@ -217,7 +222,7 @@ def known_durable(partition_id: PartitionId, files: Mapping[str, bytes]) -> set[
 
 
 def batches_in(node: int, path: str, content: bytes) -> list[tuple[Held, CopyExtent]]:
-    """The batches of a segment, and where they lie, up to the first damage."""
+    """Returns the batches of a segment and their positions, up to the first damage."""
     found = []
     position = 0
     try:

@@ -1,13 +1,11 @@
-"""Directories that are not what the broker left there: a volume that was not mounted, a repair by fsck, an operator's
-hand, a backup.
+"""Faults that replace directories: one is missing, two are swapped, or an old backup of a data directory is restored.
 
-It happens while all brokers are down, to one of them, and only if the others still have everything: another sound
-member of ISR or ELR, or a majority that remembers. What is there then may be read by nobody as a replica in good
-standing.
+They happen while all brokers are down, to one of them, and only if the others still have everything: another intact
+member of ISR or ELR, or a majority that remembers. Nobody may read the replaced content as that of a valid replica.
 
-A whole data directory is replaced by a copy of itself that the cluster can know to be old: it was made before the
-broker's last start, or more than half a minute before its end; and whoever answers first, one of them knows
-(`witnesses.py`).
+A whole data directory is replaced only by a copy that the cluster can recognise as old: it was made before the broker's
+last start, or more than half a minute before its end; and in every majority that may form first, one voter knows of a
+later start (`witnesses.py`).
 """
 
 from __future__ import annotations
@@ -32,17 +30,17 @@ from tidelog.storage.log_manager import log_directory
 
 COPIED_WHEN_STOPPED = 0.45
 COPIED_BEFORE_A_RESTART = 0.9
-"""Amounts of strikes; above, the copy is of the last life."""
+"""Bound on a fault's `amount`: below it the copy was made before the broker's last start, above it after."""
 OLD_S = 31.0
 UP_S_MAX = 5.0
 LOOK_S = 0.02
 RECOGNISED_S_MAX = 10.0
-"""Within this time a broker that is not disturbed has found a controller."""
+"""Seconds that the simulator waits for a broker to recognise that its directory is old."""
 _RENEWALS = re.compile(rb'"renewals":(\d+)')
 
 
 class DirectoryStrikes:
-    """The strikes of one run. Their first node is the one whose disk is hit."""
+    """Carries out the faults of directories; a fault's first node is the one whose disk is hit."""
 
     def __init__(self, world: World, ledger: Ledger, data_rot: DataRot, processes: ProcessStrikes) -> None:
         self._world = world
@@ -52,7 +50,7 @@ class DirectoryStrikes:
         self._witnesses = Witnesses(world)
 
     def effects(self) -> Effects:
-        """Returns them by kind."""
+        """Returns the functions that carry out these faults, by the fault's name."""
         return {
             "directory missing": self._missing,
             "directories swapped": self._swapped,
@@ -68,7 +66,7 @@ class DirectoryStrikes:
         await self._rob(strike, rng, 2)
 
     async def _rob(self, strike: Strike, rng: random.Random, count: int) -> None:
-        """Loses the directory of one partition, or swaps those of two."""
+        """Removes the directory of one partition, or swaps those of two, as `count` says."""
         node = self._data_rot.holder(strike, rng)
         async with blackout(self._world, strike, rng, (node,)):
             found = self._robbable(node)
@@ -87,7 +85,7 @@ class DirectoryStrikes:
             self._world.truth.saw("directory robbed")
 
     def _robbable(self, node: int) -> list[PartitionId]:
-        """Returns partitions of which this disk may lose everything, and has something."""
+        """Returns the partitions with a directory on a node whose data there is dispensable."""
         medium = self._world.machine(node).disk.medium
         return [
             partition_id
@@ -113,8 +111,8 @@ class DirectoryStrikes:
         await self._see_recognised(node, _renewals(backup))
 
     async def _see_recognised(self, node: int, renewals: int) -> None:
-        """Waits a while for the broker to begin anew on the directory, as it does when the cluster has told it that it
-        is old."""
+        """Waits until the broker discards its old directory and starts empty, as it does when the other voters know a
+        later start; counts it if that happens in time."""
         machine = self._world.machine(node)
         medium = machine.disk.medium
         deadline_s = self._world.true_time + RECOGNISED_S_MAX
@@ -125,7 +123,8 @@ class DirectoryStrikes:
             await asyncio.sleep(LOOK_S)
 
     async def _copy(self, strike: Strike, node: int) -> dict[str, bytes]:
-        """Returns a copy that is old when this returns; nothing if the broker is not up then."""
+        """Returns a copy of a node's files that is old by the time of return; returns an empty mapping if the broker is
+        not up then."""
         keeper = self._world.keepers[node]
         if strike.amount < COPIED_WHEN_STOPPED:
             async with keeper.down(self._stop):
@@ -145,6 +144,7 @@ class DirectoryStrikes:
 
 
 def _renewals(files: Mapping[str, bytes]) -> int:
-    """Returns how often a broker has begun anew on a directory with these files."""
+    """Returns the largest `renewals` count in the identity files: how often a broker has started empty on this
+    directory."""
     found = (_RENEWALS.search(files.get(name, b"")) for name in IDENTITY_NAMES)
     return max((int(match[1]) for match in found if match is not None), default=0)

@@ -1,4 +1,4 @@
-"""Faults of disks."""
+"""Faults of disks: errors, full and slow disks, flipped bits, replaced and restored disks."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ STUCK_S = 1.0
 
 
 class DiskStrikes:
-    """The disk faults of one run."""
+    """Carries out the faults of disks."""
 
     def __init__(self, world: World) -> None:
         self._world = world
 
     def effects(self) -> Effects:
-        """Returns the strikes by kind."""
+        """Returns the functions that carry out these faults, by the fault's name."""
         return {
             "sync error": self._sync_error,
             "write error": self._write_error,
@@ -46,9 +46,8 @@ class DiskStrikes:
         await self._bad_disk(strike, FaultRates(write_error=0.02 + strike.amount * 0.3))
 
     async def _bad_disk(self, strike: Strike, faults: FaultRates) -> None:
-        """Gives a disk fault rates for a while, then restarts its broker, whose logs may have failed, as an operator
-        would.
-        """
+        """Gives a disk fault rates for a while, then restarts its broker as an operator would, since its logs may be
+        offline."""
         node = strike.nodes[0]
         self._world.machine(node).disk.medium.faults = faults
         await asyncio.sleep(strike.lasts_s)
@@ -60,7 +59,7 @@ class DiskStrikes:
         await self._fill(strike.nodes[:1], strike)
 
     async def _full_disks(self, strike: Strike, rng: random.Random) -> None:
-        """All of them."""
+        """Fills the disks of all brokers."""
         await self._fill(tuple(self._world.swarm.nodes), strike)
 
     async def _fill(self, nodes: tuple[int, ...], strike: Strike) -> None:
@@ -75,7 +74,7 @@ class DiskStrikes:
         await self._slow_down(strike, self._world.swarm.disk_delay_s * (1 + strike.amount * SLOW_FACTOR))
 
     async def _stuck_disk(self, strike: Strike, rng: random.Random) -> None:
-        """An fsync takes seconds."""
+        """Makes each fsync of a disk take seconds for a while."""
         await self._slow_down(strike, STUCK_S * (0.1 + strike.amount))
 
     async def _slow_down(self, strike: Strike, mean_s: float) -> None:
@@ -118,7 +117,7 @@ class DiskStrikes:
                 self._world.truth.saw("backup restored")
 
     def _takes(self, node: int) -> bool:
-        """True if the fault atlas lets this node's disk go; it is booked then."""
+        """Returns True, and records the loss, if a node's disk may lose what it promised."""
         if not self._world.may_destroy(node):
             self._world.truth.saw("fault withheld")
             return False

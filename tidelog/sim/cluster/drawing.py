@@ -1,4 +1,4 @@
-"""From a number to a scenario."""
+"""Draws the scenario of a seed."""
 
 from __future__ import annotations
 
@@ -68,10 +68,10 @@ STRIKES: dict[str, float] = {
     "rot of a replica": 2.0,
     "rot of all copies": 1.0,
 }
-"""Kinds of faults, with their weights."""
+"""Names of faults, with their weights."""
 
 ORDERS: dict[str, float] = {"create": 5.0, "delete": 1.5, "grow": 1.0, "configure": 3.0, "allocate": 2.0}
-"""Kinds of commands, with their weights."""
+"""Names of administrators' commands about topics of their own, with their weights."""
 
 MOVES: dict[str, float] = {
     "move": 5.0,
@@ -82,12 +82,12 @@ MOVES: dict[str, float] = {
     "leave": 1.0,
     "change durability": 2.0,
 }
-"""Kinds of commands about data that is in use, with their weights."""
+"""Names of commands about partitions that clients use (reassignments, elections, settings), with their weights."""
 MOVES_SHARE = 0.4
-"""The share of the seeds with data in which administrators give commands about data in use."""
+"""Share of the seeds with data in which administrators give such commands (`MOVES`)."""
 
 JOURNAL_ROT_SHARE = 0.4
-"""The share of the seeds with journal rot, of those that may have it."""
+"""Share of the seeds with Paxos topics, and without reassignments, in which journals are damaged."""
 DATA_ROT = ("rot of a replica", "rot of all copies")
 STORM_STRIKES = {
     kind: STRIKES[kind]
@@ -103,7 +103,7 @@ STORM: dict[str, int | str] = {
     "controller.quorum.heartbeat.ms": 30,
     "controller.lease.ms": 200,
 }
-"""Short terms: many leaders, and much that an earlier one sent arrives late."""
+"""Settings with short election and lease times: many leaders in a run, and many late messages of earlier ones."""
 
 DRIFTS = (0.0, 0.0, 0.01, 0.04)
 
@@ -111,10 +111,11 @@ DRIFTS = (0.0, 0.0, 0.01, 0.04)
 def draw_scenario(
     seed: int, mix: Mix | None = None, groups: bool | None = None, families: Sequence[Family] = ON
 ) -> Scenario:
-    """The scenario of a seed; the same in every process. Whatever `mix` is asked for, the same befalls the brokers;
-    whatever `families` of faults are added, the rest stays as it is.
+    """Returns the scenario of a seed, the same in every process. The faults and orders do not depend on `mix`; added
+    `families` of faults leave the rest as it is.
 
-    With `groups`, their topics are all that there is."""
+    With `groups`, the topics of consumer groups are the only ones.
+    """
     rng = stream(seed, "cluster")
     is_shared = has_groups(seed) if groups is None else groups
     swarm = _with_traffic(seed, _draw_swarm(rng), draw_mix(seed) if mix is None else mix, is_shared=is_shared)
@@ -165,7 +166,7 @@ def _with_traffic(seed: int, swarm: Swarm, mix: Mix, *, is_shared: bool) -> Swar
 
 
 def _draw_settings(rng: random.Random) -> dict[str, int | str]:
-    """Knobs that change what happens often (R10 of the project's testing rules)."""
+    """Draws broker settings that change how often rare events happen."""
     return {
         "metadata.log.snapshot.records": rng.choice((8, 20, 1_000)),
         "broker.heartbeat.interval.ms": rng.choice((200, 500)),
@@ -198,7 +199,8 @@ def _draw_strike(rng: random.Random, swarm: Swarm, kind: str) -> Strike:
 
 
 def _draw_journal_rot(rng: random.Random, swarm: Swarm) -> list[Strike]:
-    """Apart from the other strikes, which stay the same whether there are journals or not."""
+    """Draws the faults that damage journals, from a random stream of their own, so that the other faults of the seed
+    stay the same."""
     if rng.random() >= JOURNAL_ROT_SHARE:
         return []
     return [_draw_strike(rng, swarm, JOURNAL_ROT) for _ in range(rng.randint(1, 3))]
@@ -220,5 +222,5 @@ def _draw_orders(rng: random.Random, swarm: Swarm, known: dict[str, float]) -> l
 
 
 def _round(value: float) -> float:
-    """So that a scenario on paper is short, and exactly the same."""
+    """Rounds to 4 decimals, so that a scenario printed as JSON is short and reads back exactly."""
     return round(value, 4)

@@ -1,8 +1,8 @@
-"""Families of faults that somebody asks for by name: what real brokers died of, and survive only since it is mended.
+"""Families of faults that can be switched on by name.
 
-A family that is `ON` is part of every seed with data. The others are chosen (`tidelog sim --faults tail,missing`): the
-code as it is may fail them, and whoever mends it turns the family on here. Strikes of a family are drawn from a stream
-of their own, so the rest of a seed is the same run with them and without.
+A family in `ON` is part of every seed with data. The others are chosen (`tidelog sim --faults tail,missing`): the code
+may still fail them, and whoever fixes that adds the family to `ON`. Faults of a family are drawn from a random stream
+of their own, so the rest of a seed is the same run with and without them.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from tidelog.sim.kit.seeds import stream
 
 
 class Family(StrEnum):
-    """A family, by the name that asks for it."""
+    """A family of faults, by its name on the command line."""
 
     TAIL = "tail"
-    """All brokers die at an acknowledgement, and copies of the last batch are damaged."""
+    """All brokers die right after an acknowledgement, and copies of the last batch are damaged."""
     MISSING = "missing"
     """A partition's directory is gone."""
     SWAPPED = "swapped"
@@ -28,21 +28,24 @@ class Family(StrEnum):
     OLD = "old"
     """A data directory is an old copy of itself."""
     METADATA = "metadata"
-    """A broker's metadata is gone, or unusable."""
+    """A broker's metadata directory is gone, or its metainfo is unusable."""
     APART = "apart"
-    """A batch is bad in all logs and whole in journals, or the other way round; or one journal forgets."""
+    """A batch is damaged in all logs and intact in the journals, or the other way round; or one journal loses
+    its end."""
     EMPTIED = "emptied"
     """A partition's directory is gone on one broker, and on another its last batch is damaged."""
     SWEEP = "sweep"
-    """Any copies but one are damaged of each of the last entries of a log."""
+    """Copies of the last entries of a log are damaged, in any pattern that leaves one of each."""
     LATE = "late"
-    """A batch is given up while the broker with its last good copy is away."""
+    """The loss of a batch is accepted while the broker with the last good copy is down."""
     EIO = "eio"
     """Sectors cannot be read: of a log, a catalog, metainfo, a snapshot."""
     FORGED = "forged"
-    """Messages arrive besides that no correct broker has sent. Not for walks, in which none may be refused."""
+    """Messages arrive that no correct broker has sent. For `draw_story` only: random scenarios do not expect
+    refusals."""
     HUNG = "hung"
-    """A broker, or its disk, hangs while clients write. Not for walks: the bounds hold where nothing else happens."""
+    """A broker, or its disk, hangs while clients write. For `draw_story` only: the bounds hold if nothing else
+    fails."""
 
 
 KINDS: dict[Family, dict[str, float]] = {
@@ -74,7 +77,7 @@ KINDS: dict[Family, dict[str, float]] = {
     Family.FORGED: dict.fromkeys(forged_strikes.KINDS, 1.0),
     Family.HUNG: dict.fromkeys(hung_strikes.KINDS, 1.0),
 }
-"""Kinds of strikes, with their weights."""
+"""Names of faults with their weights, by family."""
 
 ON: tuple[Family, ...] = (
     Family.TAIL,
@@ -86,22 +89,22 @@ ON: tuple[Family, ...] = (
     Family.SWEEP,
     Family.EIO,
 )
-"""The families that nobody has to ask for."""
+"""Families that are part of every seed with data."""
 
 STRUCK_SHARE = 0.7
-"""The part of the seeds that have a family's strikes."""
+"""Share of the seeds in which a family's faults occur."""
 STRIKES_MAX = 2
 
 
 def families_of(names: str) -> tuple[Family, ...]:
-    """Reads names with commas between them; `all` and `none` mean what they say. Raises `ValueError`."""
+    """Reads family names separated by commas, or `all` or `none`. Raises `ValueError` for an unknown name."""
     if names in ("all", "none"):
         return tuple(Family) if names == "all" else ()
     return tuple(Family(name.strip()) for name in names.split(","))
 
 
 def draw_families(seed: int, swarm: Swarm, families: Sequence[Family]) -> Iterator[Strike]:
-    """Yields the strikes of these families."""
+    """Yields the faults of these families for a seed."""
     for family in families:
         rng = stream(seed, f"family {family}")
         if rng.random() < STRUCK_SHARE and kinds_of(family, swarm):
@@ -110,7 +113,7 @@ def draw_families(seed: int, swarm: Swarm, families: Sequence[Family]) -> Iterat
 
 
 def kinds_of(family: Family, swarm: Swarm) -> dict[str, float]:
-    """Returns its kinds, with their weights; those of journals only if a topic commits by majority."""
+    """Returns the names of a family's faults with their weights; those about journals only if a topic uses Paxos."""
     has_journals = any(topic.is_paxos for topic in swarm.traffic.topics)
     return {kind: weight for kind, weight in KINDS[family].items() if has_journals or "journal" not in kind}
 

@@ -1,15 +1,15 @@
-"""A process on the brokers' network says what no correct broker does: one with a bug, or one that is no broker at all.
+"""Forged messages on the brokers' network: from a broker with a bug, or from a process that is no broker.
 
-For as long as a strike lasts, messages that pass are copied, changed (`forging`), and arrive as well, a little later.
-Those of members come on connections of brokers that are registered: the sender's own, with another sender, epoch or an
-impossible number in them; or another broker's, as they are. Those of strangers come from a machine of their own, which
-greets as a node that nobody knows, or as one of the brokers with an incarnation and an epoch that the metadata do not
-give it; they are any messages at all but those with which a broker founds, joins and votes.
+While such a fault lasts, passing messages are copied and changed (`forging`), and the copy arrives a little later.
+Those "by members" come on connections of registered brokers: the sender's own, with another sender, another epoch or
+an impossible number in them; or another broker's connection, unchanged. Those "by strangers" come from a machine of
+their own, which says hello as an unknown node, or as one of the brokers with an incarnation and a broker epoch that the
+metadata do not give it; all messages but those with which a broker bootstraps, joins or votes.
 
-Answers are changed on their way to whoever has asked: a number that no field holds, another kind of answer, bytes that
-are not told of, the description of another broker. To whoever has asked that is no answer.
+Answers are changed on their way: a number that no field holds, another kind of answer, a byte count that does not
+match, the description of another broker. The requester must treat that as no answer.
 
-Nothing of it may have any effect: all that the run is judged by holds as without.
+None of it may have any effect: all rules of the run hold as without.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from tidelog.transport.peer import Hello
 from tidelog.transport.peer.frames import Frame, Kind, pack
 
 FOLLOWER = "forged follower"
-"""This kind is for topics with in-sync replicas."""
+"""Name of the fault that forges a follower's reports; only for topics with in-sync replicas."""
 MESSAGES = ("forged by members", "forged by strangers", FOLLOWER)
 ANSWERS = "forged answers"
 KINDS = (*MESSAGES, ANSWERS)
 CALM_S_MAX = 10.0
-"""How long the replicas may need to be in sync before one is spoken for."""
+"""Seconds that the replicas may need to be in sync before a follower's reports are forged."""
 LOOK_S = 0.01
 BALLOT = "a huge ballot"
 LATER_S = 0.01
-"""How much later a forged message arrives, on average."""
+"""Mean seconds between a message and its forged copy."""
 FORGED_MAX = 3_000
 STRANGER = "10.0.0.99"
 UNKNOWN_NODE = 99
@@ -52,16 +52,16 @@ CONNECT_S = 1.0
 
 
 class ForgedStrikes:
-    """Holds the strikes of one run."""
+    """Carries out the faults that forge messages."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._forged = 0
         self._answers: dict[str, forging.Message] = {}
-        """The last answer of each kind."""
+        """Last answer seen, by message type."""
 
     def effects(self) -> Effects:
-        """Returns them by kind."""
+        """Returns the functions that carry out these faults, by the fault's name."""
         return {
             "forged by members": self._by_members,
             "forged by strangers": self._by_strangers,
@@ -111,7 +111,8 @@ class ForgedStrikes:
             self._later(rng, self._take, rng.choice(ends), data)
 
     def _node_at(self, end: SimConnection) -> int | None:
-        """Returns the node at the other end of a connection that it has opened."""
+        """Returns the node at the other end of an accepted connection; None if this end opened it, or no broker is
+        there."""
         if not end.is_accepted or end.other is None:
             return None
         address = end.other.host.address
@@ -122,8 +123,8 @@ class ForgedStrikes:
             end.take(bytearray(data))
 
     async def _for_a_follower(self, strike: Strike, rng: random.Random) -> None:
-        """A follower gets nothing more from its leader, and another one says in its name that it has all. Then the
-        leader dies, and the follower is the next in line."""
+        """Cuts a follower off from its leader's data while forged reports say, in its name, that it has everything.
+        Then the leader dies, and the follower may be elected: it must not lack committed records."""
         info = await self._until_calm()
         if info is None:
             self._world.truth.saw("fault withheld")
@@ -149,7 +150,8 @@ class ForgedStrikes:
                 await asyncio.sleep(strike.lasts_s)
 
     async def _until_calm(self) -> PartitionInfo | None:
-        """Returns a partition of in-sync replicas, all of which are in sync."""
+        """Waits for a led partition with in-sync replicas whose replicas are all in sync, and returns it; None if there
+        is none in time."""
         deadline_s = self._world.true_time + CALM_S_MAX
         while self._world.true_time < deadline_s:
             await asyncio.sleep(LOOK_S)
@@ -163,7 +165,7 @@ class ForgedStrikes:
     # -- answers -----------------------------------------------------------------------------------------------------
 
     async def _as_answers(self, strike: Strike, rng: random.Random) -> None:
-        """No broker hears some of the answers that it gets, but another one in each one's place."""
+        """Replaces some of the answers on the network by changed ones while the fault lasts."""
         rate = 0.03 + 0.2 * strike.amount
 
         def overhear(end: SimConnection, frame: bytes) -> None:
@@ -258,7 +260,7 @@ class ForgedStrikes:
 
 
 class Stranger:
-    """A `FrameReceiver` on a machine that is none of the cluster's; its connections by the addresses they lead to."""
+    """A machine outside the cluster that connects to all brokers and says hello under a false identity."""
 
     def __init__(self, world: World, node: int, incarnation: str, epoch: int) -> None:
         self.node = node
@@ -268,7 +270,8 @@ class Stranger:
         self._epoch = epoch
 
     async def call_all(self) -> None:
-        """Greets all brokers, the one that it claims to be excepted, and those again that hang up."""
+        """Connects to all running brokers, except the one whose identity it claims, and reconnects when a connection is
+        lost."""
         while True:
             for node, machine in list(self._world.running()):
                 hello = self._hello()
@@ -286,7 +289,8 @@ class Stranger:
         connection.send(pack(Kind.HELLO, msgspec.msgpack.encode(hello)))
 
     def _hello(self) -> Hello | None:
-        """Returns what a broker of the cluster says, with another name."""
+        """Returns the hello message of a broker in the cluster, with the false identity in it; None if no broker has
+        joined a cluster yet."""
         brokers = [machine.broker for _, machine in self._world.running() if machine.broker is not None]
         for broker in brokers:
             hello = broker._introduction.hello
@@ -297,21 +301,21 @@ class Stranger:
         return None
 
     def close(self) -> None:
-        """Hangs up."""
+        """Closes all connections."""
         for connection in self.connections.values():
             connection.close()
         self.connections.clear()
 
 
 class _Line:
-    """A connection of a stranger."""
+    """Receiver of a stranger's connection, which drops every frame."""
 
     def __init__(self, stranger: Stranger, address: str) -> None:
         self._stranger = stranger
         self._address = address
 
     def frame_received(self, frame: memoryview) -> None:
-        """Nothing that comes back matters."""
+        """Ignores what a broker sends."""
 
     def connection_lost(self, error: Exception | None) -> None:
         self._stranger.connections.pop(self._address, None)

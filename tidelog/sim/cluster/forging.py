@@ -1,8 +1,8 @@
-"""Messages that no correct broker sends, made of those that are under way: decoded, changed at one place, encoded.
+"""Forged messages, made of those under way: decoded, changed at one place, encoded.
 
-Some changes a broker cannot tell from the truth, since a broker alone knows its own disk: those are not made, because
-nothing helps against them. What is made names another sender, an epoch that is not the sender's, or a number that
-nobody can have come to. The simulator does not ask the brokers' own table where a message names its sender: it has one.
+Some changes a broker cannot tell from the truth, since a broker alone knows its own disk: those are not made. The
+changes here name another sender, an epoch that is not the sender's, or a number that no broker can have reached. The
+brokers have a table of where a message names its sender; the simulator does not use it, but has its own.
 """
 
 from __future__ import annotations
@@ -40,28 +40,29 @@ NAMES_NODE: Final[Mapping[str, str]] = {
         "node_id",
     ),
 }
-"""The messages that name the node that sends them, and where."""
+"""Field that names the sending node, by message type."""
 NAMES_ENGINE: Final = ("PaxosFrame", "ElectionFrame", "PartitionFrame", "AppliedDurable")
-"""The messages that name engines."""
+"""Types of messages that name their sender by its Paxos engine id."""
 OF_NEWCOMERS: Final = ("DescribeQuorum", "DescribeSnapshots", "FetchSnapshot", "RegisterBroker")
-"""The messages that may come from anybody."""
+"""Types of messages that brokers accept from any process."""
 COUNTED: Final = ("ReplicasFetched", "RecoverReply")
-"""These answers tell how many bytes follow."""
+"""Types of answers that state how many bytes follow."""
 OF_VOTERS: Final = ("PaxosFrame", "ElectionFrame")
-"""These may come from a voter whose process has not registered yet: credentials decide who is that."""
+"""Types of messages that may come from a voter whose process has not registered yet: the peer credentials identify the
+sender."""
 NUMBER_BITS: Final = 16
 HUGE: Final = (2**33, 2**49, 2**62, 2**63 - 1, 2**63, 2**64 - 1)
 ROUNDS: Final = (2**33, 2**40, 2**47 - 1)
-"""The rounds of huge ballots; after the last there is none that fits into its field."""
+"""Rounds of huge ballots; the last is the largest that fits into its field."""
 UNHEARD: Final = (2**63, 2**64 - 1)
 NEGATIVE: Final = (-2, -(2**40), -(2**63))
 FUTURE: Final = (1, 2**20, 2**40)
 FIRST_ID: Final = 3 << 62
-"""No caller counts as far, and no frame that arrives again."""
+"""First correlation id of forged requests: larger than any that a caller or a repeated frame uses."""
 
 
 def read(frame: bytes) -> tuple[Frame, Message] | None:
-    """Returns a request or notification, taken apart; None if it is anything else."""
+    """Decodes a request or notification; returns None for any other frame."""
     try:
         parts = unpack(memoryview(frame))
     except BadFrame:
@@ -73,7 +74,7 @@ def read(frame: bytes) -> tuple[Frame, Message] | None:
 
 
 def read_answer(frame: bytes) -> tuple[Frame, Message] | None:
-    """Returns an answer that has a message, taken apart; None if it is anything else."""
+    """Decodes an answer that carries a message; returns None for any other frame."""
     try:
         parts = unpack(memoryview(frame))
     except BadFrame:
@@ -85,12 +86,13 @@ def read_answer(frame: bytes) -> tuple[Frame, Message] | None:
 
 
 def rewritten(parts: Frame, message: Message, payload: memoryview) -> bytes:
-    """Returns the frame of a changed answer, to the same question."""
+    """Encodes a changed answer with the correlation id of the original."""
     return b"".join(pack(parts.kind, msgspec.msgpack.encode(message), [payload], correlation=parts.correlation))
 
 
 def with_unheard_number(message: Message, rng: random.Random) -> Message | None:
-    """Returns the message with a number in it that no field of any message can hold; None if it has no number."""
+    """Returns the message with one number replaced by a value that no field of any message can hold; None if it has no
+    number."""
     places = list(_numbers(message, ()))
     if not places:
         return None
@@ -99,25 +101,26 @@ def with_unheard_number(message: Message, rng: random.Random) -> Message | None:
 
 
 def answers_another(message: Message, other: Message) -> bool:
-    """True if no question has both kinds of answers."""
+    """Returns True if the two answers are of types that never answer the same request."""
     kinds = {message["type"], other["type"]}
     return len(kinds) == 2 and "ControllerElsewhere" not in kinds and "RegistrationOutdated" not in kinds
 
 
 def written(parts: Frame, message: Message, number: int) -> bytes:
-    """Returns the frame of a changed message, with a correlation id that nobody waits for."""
+    """Encodes a changed message; a request gets a correlation id that no caller waits for."""
     correlation = FIRST_ID + number if parts.kind is Kind.REQUEST else 0
     header = msgspec.msgpack.encode(message)
     return b"".join(pack(parts.kind, header, [parts.payload], correlation=correlation, timeout_ms=parts.timeout_ms))
 
 
 def notification(parts: Frame, message: Message) -> bytes:
-    """Returns the frame of a message that nobody answers."""
+    """Encodes a message as a notification, which is never answered."""
     return written(parts._replace(kind=Kind.NOTIFY, payload=memoryview(b"")), message, 0)
 
 
 def of_another(message: Message, caller: int, image: ClusterImage, rng: random.Random) -> Message | None:
-    """Returns the message as that of another broker: its node and epoch, or one of its ids; None if it names none."""
+    """Returns the message with another broker as its sender, by node and epoch or by engine id; None if it names no
+    sender, or there is no other."""
     if message["type"] in NAMES_NODE:
         others = [node for node in image.brokers if node != caller]
         if not others:
@@ -148,8 +151,8 @@ def _under(message: Message, engine_id: int) -> Message:
 
 
 def as_reports_of(message: Message, node: int, image: ClusterImage) -> Message | None:
-    """Returns what a follower has told of its logs as the report of another one that has them, too; None if it has told
-    nothing."""
+    """Returns a follower's report of its log ends as the report of another node; None if the message holds no such
+    report."""
     states = message.get("states") or message.get("changed")
     broker = image.brokers.get(NodeId(node))
     if message["type"] not in ("FetchReplicas", "ReplicasFlushed") or not states or broker is None:
@@ -158,7 +161,8 @@ def as_reports_of(message: Message, node: int, image: ClusterImage) -> Message |
 
 
 def as_ballot(message: Message, rng: random.Random) -> Message | None:
-    """Returns a message of an engine as one in which it asks for the promise to a huge number of its own."""
+    """Returns a Paxos or election message as a request to promise a huge ballot of the sender's; None for other
+    messages."""
     if message["type"] == "PartitionFrame":
         ballot = as_ballot({"type": "PaxosFrame", **message["frame"]}, rng)
         return None if ballot is None else {**message, "frame": {name: ballot[name] for name in message["frame"]}}
@@ -170,7 +174,8 @@ def as_ballot(message: Message, rng: random.Random) -> Message | None:
 
 
 def of_another_epoch(message: Message, caller: int, image: ClusterImage, rng: random.Random) -> Message | None:
-    """Returns the message under an epoch that the metadata do not give its sender, one of the past or of the future."""
+    """Returns the message with a past or future broker epoch that the sender does not have; None if it names no
+    epoch."""
     broker = image.brokers.get(NodeId(caller))
     if "broker_epoch" not in message or broker is None:
         return None
@@ -178,8 +183,8 @@ def of_another_epoch(message: Message, caller: int, image: ClusterImage, rng: ra
 
 
 def with_impossible_number(message: Message, rng: random.Random) -> Message | None:
-    """Returns the message with a number in it that is huge, or negative where there can be none. A ballot stays its
-    engine's."""
+    """Returns the message with one number replaced by a huge or a negative one; None if it has no number. A ballot may
+    keep the engine id in its lower bits."""
     places = list(_numbers(message, ()))
     if not places:
         return None
@@ -194,7 +199,7 @@ def with_impossible_number(message: Message, rng: random.Random) -> Message | No
 
 
 def _numbers(whole: object, path: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], int]]:
-    """Yields all numbers of a decoded message, and where they stand."""
+    """Yields each number in a decoded message, with its path."""
     if isinstance(whole, int) and not isinstance(whole, bool):
         yield path, whole
     elif isinstance(whole, dict):
@@ -206,7 +211,7 @@ def _numbers(whole: object, path: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, 
 
 
 def _put(whole: Any, path: tuple[Any, ...], other: int) -> Any:
-    """Returns a copy with another number at its place."""
+    """Returns a copy of a decoded message with another number at a path."""
     if not path:
         return other
     if isinstance(whole, dict):

@@ -1,7 +1,7 @@
-"""The good copies on the disks at this moment: whoever damages a copy asks first where the others are.
+"""The intact copies of batches on the disks now: a fault that damages a copy first asks here for the others.
 
-One good copy is enough to demand a record, whatever holds it: a log, or the journal of a Paxos replica. But when it is
-opened a log ends at its first hole, and what lies behind goes: that is no copy.
+One good copy is enough to demand a record, in a log or in the journal of a Paxos replica. But when a log is opened, it
+ends at its first hole, and what lies behind is dropped: that does not count as a copy.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FILES_PER_SEGMENT = 2
 
 
 class Copy(NamedTuple):
-    """A copy of one batch in a log, or of the batches of one value in a journal."""
+    """Copy of one batch in a log, or of the batches of one value in a journal."""
 
     extent: CopyExtent
     batches: tuple[Held, ...]
@@ -39,8 +39,8 @@ class Copy(NamedTuple):
 
 
 def _connected(files: Mapping[str, bytes]) -> list[str]:
-    """Returns the segments up to the first that a power cut has left without one of its two files: the log ends there,
-    and what lies behind was on the disk by luck."""
+    """Returns the segments before the first one of which a power cut has left only one of its two files: the log ends
+    there when it is opened."""
     whole = takewhile(lambda names: len(names) == FILES_PER_SEGMENT, _by_segment(files))
     return [max(names) for names in whole]
 
@@ -51,11 +51,11 @@ def _by_segment(files: Mapping[str, bytes]) -> Iterator[list[str]]:
 
 
 def end_of(partition_id: PartitionId, files: Mapping[str, bytes]) -> int:
-    """Returns the end offset that the log in these files has when it is opened: the first offset that is in no sound
-    row of the catalog and in no sound batch.
+    """Returns the end offset that the log in these files has when it is opened: the first offset that is in no valid
+    catalog row and in no intact batch.
 
-    (A log that was durable up to behind such a hole does not end there; its batches behind the hole are not counted as
-    copies all the same.)
+    A log that was durable beyond such a hole does not end there; its batches behind the hole are not counted as copies
+    all the same.
     """
     paths = _connected(files)
     rows = [row for path in paths for row in RowCodec(partition_id).bodies(files[_catalog_of(path)]) if row is not None]
@@ -69,8 +69,8 @@ def end_of(partition_id: PartitionId, files: Mapping[str, bytes]) -> int:
 
 
 def _sound_spans(path: str, content: bytes) -> Iterator[tuple[int, int]]:
-    """Yields the offset range of each sound batch. A range begins at the end of the batch before, if that is sound,
-    since offsets that were skipped between them are told by nothing else."""
+    """Yields the offset range of each intact batch. A range begins at the end of the batch before, if that is intact,
+    since no other batch accounts for skipped offsets between them."""
     known = _base_of(path)
     for batch, extent in batches_in(0, path, content):
         is_sound = _is_sound(content[extent.position : extent.position + extent.size])
@@ -96,7 +96,7 @@ def _base_of(path: str) -> int:
 
 
 class GoodCopies:
-    """The undamaged copies of batches on the disks of one run."""
+    """Finds the undamaged copies of batches on the disks of one run."""
 
     def __init__(self, world: World, ledger: Ledger) -> None:
         self._world = world
@@ -121,11 +121,13 @@ class GoodCopies:
         ]
 
     def read(self, partition_id: PartitionId, node: int, *, is_journal: bool) -> list[Copy]:
-        """Returns the durable and sound batches of a log, or the values with batches of a journal, in order."""
+        """Returns, in order, the durable and intact batches of a node's log, or the values with batches of its
+        journal."""
         return self._in_journal(node, partition_id) if is_journal else self._in_log(node, partition_id)
 
     def committed(self, partition_id: PartitionId, node: int, *, is_journal: bool) -> list[Copy]:
-        """Returns the copies of batches that must not be lost."""
+        """Returns the copies of committed batches that must not be lost; none for a partition whose losses are
+        excused."""
         book = self._ledger.books[partition_id]
         if book.is_gone or book.is_volatile or book.is_unclean or book.reset_epoch is not None:
             return []
@@ -156,8 +158,8 @@ class GoodCopies:
     def pick(
         self, drawn: Mapping[PartitionId, list[Copy]], rng: random.Random
     ) -> tuple[PartitionId, list[Copy]] | None:
-        """Returns one of the partitions whose drawn copies may be damaged (`may_go`), and these copies. Returns None if
-        there is none; the fault is then counted as withheld."""
+        """Returns a drawn partition among those whose copies may be damaged (`may_go`), with these copies. Returns None
+        if there is none, and counts the fault as withheld."""
         found = [(one, copies) for one, copies in drawn.items() if copies and self.may_go(one, copies)]
         if not found:
             self._world.truth.saw("fault withheld")

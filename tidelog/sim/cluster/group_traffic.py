@@ -1,8 +1,8 @@
-"""The consumer groups of a scenario: the topics they share, their members, and the mishaps of these.
+"""The consumer groups of a scenario: their topics, their members, and the disturbances of members.
 
-Apart from the rest of a scenario, with random streams of its own: a seed without groups is as it was before there
-were any. The topics of groups are data like any other, with producers and readers beside the groups, and never lossy:
-what is lost with a leader that was not in sync cannot have been handed out.
+They are drawn from random streams of their own, so that seeds without groups do not depend on them. The topics of
+groups have producers and readers beside the groups, and never lose acknowledged records: what an unclean election loses
+cannot have been handed out for certain.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from tidelog.sim.kit.history import Kind
 from tidelog.sim.kit.seeds import stream
 
 TOPIC = f"{DATA}g"
-"""Names of topics that groups read begin so."""
+"""Prefix of the names of topics that groups read."""
 ANY = "topic"
-"""So do those of administrators."""
+"""Prefix of the names of topics that administrators create."""
 PATTERNS = (f"{TOPIC}.*", f"{TOPIC}.*", f"({TOPIC}|{ANY}).*")
-"""The last one matches what administrators create and delete, too."""
+"""Subscription patterns; the last one also matches topics that administrators create and delete."""
 SHARE = 0.15
-"""The share of the seeds that have groups, unless that is chosen."""
+"""Share of the seeds that have consumer groups, unless chosen by an option."""
 ASSIGNORS = ("uniform", "uniform", "range", "roundrobin")
 RATES = (0.0, 0.02, 0.1)
 PAUSE_S = 0.05
-"""How long a member waits before it asks again after a failure."""
+"""Seconds that a member waits before it retries after a failure."""
 
 MISHAPS: dict[str, float] = {
     "crash": 3.0,
@@ -40,11 +40,12 @@ MISHAPS: dict[str, float] = {
     "resubscribe": 1.5,
     "grow": 0.7,
 }
-"""The mishaps of members and their topics, with their weights (`tidelog.sim.cluster.groups.mishaps`)."""
+"""Names of the disturbances of members and their topics, with their weights (`tidelog.sim.cluster.groups.slots`)."""
 
 
 class MemberPlan(msgspec.Struct, frozen=True):
-    """A seat in a group; who has it may be replaced by another process. Seconds, of virtual time."""
+    """Plan of a group member: its subscription and timeouts. When the process of a member ends, another process takes
+    over the plan. Seconds are of virtual time."""
 
     topics: tuple[str, ...]
     pattern: str = ""
@@ -54,42 +55,43 @@ class MemberPlan(msgspec.Struct, frozen=True):
     rebalance_timeout_ms: int = 1_000
     joins_s: float = 0.0
     handling_s: float = 0.01
-    """Mean time that a batch takes it after it was handed out."""
+    """Mean seconds that the member takes to handle a batch after it was handed out."""
     commits_every_s: float = 0.0
-    """0: after each batch."""
+    """Seconds between commits; 0: a commit after each batch."""
     wait_ms: int = 0
-    """How long its heartbeats may wait for news."""
+    """Milliseconds that the coordinator may hold a heartbeat until there is a change to report."""
 
 
 class GroupPlan(msgspec.Struct, frozen=True):
-    """The plan of one group."""
+    """Plan of one group: its name and members."""
 
     name: str
     members: tuple[MemberPlan, ...]
 
 
 class GroupTraffic(msgspec.Struct, frozen=True):
-    """All groups of one run."""
+    """All groups of one run, and the rates of faults on their requests."""
 
     groups: tuple[GroupPlan, ...] = ()
     late_rate: float = 0.0
-    """Chance that a request arrives after its caller has given up."""
+    """Chance that a request arrives only after its caller has given up."""
     twice_rate: float = 0.0
-    """Chance that it arrives once more, later."""
+    """Chance that a request arrives once more, later."""
     mute_rate: float = 0.0
-    """Chance that its answer is lost."""
+    """Chance that the answer to a request is lost."""
     copied_from_records: int = 20_000
-    """How long a coordinator's log must be to be copied forward."""
+    """Records in a coordinator's partition from which on its state is copied forward, so that old records can be
+    deleted."""
     copied_at_once: int = 500
 
 
 class Mishap(msgspec.Struct, frozen=True, tag=True):
-    """Something that befalls a member. What `amount` means is up to the kind."""
+    """A disturbance of a group member. What `amount` means depends on the kind."""
 
     at_s: float
     kind: str
     group: int
-    """The numbers of the group and of its member, counted round."""
+    """Indices of the group and of its member, modulo their number."""
     member: int
     lasts_s: float
     amount: float
@@ -99,12 +101,12 @@ class Mishap(msgspec.Struct, frozen=True, tag=True):
 
 
 def has_groups(seed: int) -> bool:
-    """Whether a seed has groups if nobody says."""
+    """Returns whether a seed has consumer groups, if no option decides it."""
     return stream(seed, "groups?").random() < SHARE
 
 
 def draw_topics(seed: int, brokers: int) -> Traffic:
-    """The topics of groups, and who writes to them."""
+    """Draws the topics of groups, and their producers."""
     rng = stream(seed, "group topics")
     topics = tuple(_draw_topic(rng, f"{TOPIC}{number}", brokers) for number in range(rng.choice((1, 1, 2))))
     return Traffic(topics, tuple(_draw_producers(rng, topics)), tunes=rng.random() < 0.2)
@@ -126,7 +128,7 @@ def _draw_producers(rng: random.Random, topics: tuple[TopicPlan, ...]) -> Iterat
 
 
 def draw_groups(seed: int, topics: tuple[TopicPlan, ...]) -> GroupTraffic:
-    """The groups that read these topics."""
+    """Draws the groups that read these topics."""
     rng = stream(seed, "groups")
     names = [topic.name for topic in topics]
     groups = tuple(_draw_group(rng, f"group{number}", names) for number in range(rng.choice((1, 1, 2))))
@@ -162,13 +164,14 @@ def _draw_member(rng: random.Random, name: str, topics: tuple[str, ...], assigno
 
 
 def revocation_s(delay_s: float, disk_delay_s: float, handling_s: float) -> float:
-    """Returns how long a member should have to give up a partition, where a frame and a flush take so long on average.
+    """Returns the seconds that a member should have to give up a partition, given the mean delays of a frame and a
+    flush.
 
-    The coordinator appends its decision and tells it. The member handles what it has and commits; the heartbeat that is
+    The coordinator appends its decision and sends it. The member handles its batch and commits; the heartbeat that is
     under way meanwhile is answered; the next one says that the partition is given up. An append takes a frame to the
-    other replicas and one back, and a flush here and there; the one before it has to be done. Delays are exponential,
+    other replicas and one back, and a flush on both sides; the append before it has to be done. Delays are exponential,
     and their sum is hardly ever twice its mean. One request may fail. Members with less time than that expel each other
-    by turns, for ever: each that joins anew takes something from others.
+    by turns, for ever: each that joins anew takes partitions from others.
     """
     append_s = 2 * (2 * delay_s + 2 * disk_delay_s)
     told_s = append_s + delay_s
@@ -177,7 +180,7 @@ def revocation_s(delay_s: float, disk_delay_s: float, handling_s: float) -> floa
 
 
 def with_time_to_revoke(traffic: GroupTraffic, delay_s: float, disk_delay_s: float) -> GroupTraffic:
-    """Returns the same groups with members that have `revocation_s` at least."""
+    """Returns the groups with rebalance timeouts that are at least `revocation_s`."""
 
     def patient(member: MemberPlan) -> MemberPlan:
         least_ms = math.ceil(1000 * revocation_s(delay_s, disk_delay_s, member.handling_s))
@@ -188,7 +191,7 @@ def with_time_to_revoke(traffic: GroupTraffic, delay_s: float, disk_delay_s: flo
 
 
 def draw_mishaps(seed: int, groups: GroupTraffic, chaos_s: float) -> list[Mishap]:
-    """Draws the mishaps; few last longer than the sessions that they are to break."""
+    """Draws the disturbances of members; few last longer than a session timeout."""
     rng = stream(seed, "mishaps")
     kinds = rng.sample(sorted(MISHAPS), rng.choice((0, 1, 2, 3, 4)))
     if not kinds:
@@ -208,7 +211,7 @@ def draw_mishaps(seed: int, groups: GroupTraffic, chaos_s: float) -> list[Mishap
 
 
 def draw_group_settings(seed: int) -> dict[str, int | str]:
-    """Settings of the brokers that change what happens to groups."""
+    """Draws the broker settings that concern groups."""
     rng = stream(seed, "group settings")
     return {
         "offsets.topic.num.partitions": rng.choice((1, 1, 2, 3)),
@@ -224,7 +227,7 @@ def draw_group_settings(seed: int) -> dict[str, int | str]:
 
 
 def simpler_groups(traffic: GroupTraffic) -> Iterator[GroupTraffic]:
-    """Groups in which less happens."""
+    """Yields simpler plans for shrinking: without one group, without one member, or with one fault rate at 0."""
     if len(traffic.groups) > 1:
         for group in traffic.groups:
             yield structs.replace(traffic, groups=tuple(one for one in traffic.groups if one is not group))

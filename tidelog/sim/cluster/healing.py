@@ -1,14 +1,15 @@
-"""The end of every run: what is left must come to life again, within bounded time.
+"""The end of every run: without faults the cluster must work again, within bounded time.
 
 Transient faults hide livelocks: the next one shakes the cluster loose (TigerBeetle's liveness mode). So at the end the
-faults stop. First everything comes back; then a random core, a bare majority of the voters, goes on while all else is
-lost for good. Each time there must be a controller, a topic can be created through any broker, and all that live agree.
+faults stop. First all brokers come back; then a random core, a bare majority of the voters, goes on while all others
+are lost for good. Each time there must be a controller, a topic can be created through any broker, and all live brokers
+have equal images.
 
-One end is excused, and counted: that of a log whose only voter lost the very entry that it was writing to failing
-fsyncs. It cannot tell that from an entry that it has promised, and waits for an operator.
+One case is excused, and counted: a metadata log whose only voter lost the entry that it was writing to failing
+fsyncs. It cannot tell that entry from one that it has promised, and waits for an operator.
 
-A core that starts from chaos, without everything coming back first, is demanded only if no change of voters is under
-way: such a change may need brokers of the other set, and nobody outside can tell.
+A core right after the faults, without all brokers coming back first, is demanded only if no change of voters is under
+way: such a change may need brokers of the other set.
 """
 
 from __future__ import annotations
@@ -27,15 +28,16 @@ from tidelog.sim.kit.machine import ConnectionLost, Unreachable
 from tidelog.sim.kit.medium import CAPACITY_BYTES
 
 LIVE_S_MAX = 45.0
-"""How long a cluster without faults may need: sessions, elections and replaced voters, one after the other."""
+"""Seconds that a cluster without faults may need to work again: sessions, elections and replaced voters, one after the
+other."""
 LOOK_S = 0.05
 TRY_S = 3.0
 BEYOND_HELP = "excused wait of an only voter"
-"""The counter of waits that are excused since an only voter is lost. Too rare to be asked of 500 seeds."""
+"""Counter of the excused cases in which an only voter waits for an operator. Too rare to be expected in 500 seeds."""
 
 
 class Healing:
-    """The healing at the end of one run."""
+    """Ends the faults of one run and demands that the cluster works again."""
 
     def __init__(self, world: World, watch: Watch, rng: random.Random) -> None:
         self._world = world
@@ -44,7 +46,7 @@ class Healing:
         self._topics = 0
 
     async def run(self, *, core_at_once: bool, settle: Callable[[], Awaitable[None]]) -> None:
-        """Ends the faults and demands life; `settle` is awaited when everything is back."""
+        """Ends the faults and demands that the cluster works; `settle` is awaited when all brokers are back."""
         self._end_faults()
         nodes = list(self._world.swarm.nodes)
         is_settled = core_at_once and self._watch.is_settled()
@@ -73,7 +75,8 @@ class Healing:
             medium.faults, medium.capacity_bytes = NO_FAULTS, CAPACITY_BYTES
 
     def _draw_core(self) -> list[int] | None:
-        """A majority of the voters, and some of those who don't vote; None if nobody would be left behind."""
+        """Draws a majority of the voters and some of the other brokers; None if that would be all brokers, or a voter's
+        disk has lost data."""
         voters = [voter.node_id for voter in self._world.voters]
         others = [node for node in self._world.swarm.nodes if node not in voters]
         if any(voter.incarnation in self._world.destroyed for voter in self._world.voters):
@@ -101,8 +104,8 @@ class Healing:
         return False
 
     def _is_beyond_help(self) -> bool:
-        """The only voter does not go on, and rightly: an entry that was under way when fsyncs failed is half there, and
-        nobody can tell if it was chosen. It was not: nobody has ever applied it."""
+        """Returns True if the only voter rightly waits for an operator: the entry being written when fsyncs failed is
+        half there, and the voter cannot tell whether it was chosen. It was not: no broker has ever applied it."""
         if len(self._world.voters) != 1:
             return False
         node = self._world.voters[0].node_id
@@ -137,7 +140,7 @@ class Healing:
         return ""
 
     def _disagreement(self, nodes: list[int]) -> str:
-        """Returns how the living brokers disagree; empty if they do not."""
+        """Returns how the brokers disagree: one has ended, is fenced, or has another image. Empty if they agree."""
         images = [broker.image for node in nodes if (broker := self._world.machine(node).broker) is not None]
         if len(images) < len(nodes):
             return "a broker has ended"

@@ -1,6 +1,8 @@
-"""The holders of partitions, their disks, and the members of ISR and ELR about which the controller is right.
+"""The replicas of all partitions: their disks, and the members of ISR and ELR that really have what the controller
+assumes.
 
-It is wrong about a member whose disk is another, or which has lost what memory held, until it hears of that.
+The controller is wrong about a member whose disk was replaced, or which has lost what memory held, until it learns of
+that.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from tidelog.sim.cluster.truth import Truth
 
 
 class Holders:
-    """The holders of one run: every partition's book, and the shadow of every replica's log."""
+    """Record of each partition (`Book`) and of each replica's true log (`Shadow`) in one run."""
 
     def __init__(self) -> None:
         self.books: dict[PartitionId, Book] = {}
@@ -25,13 +27,13 @@ class Holders:
         self.is_running: Callable[[int], bool] = lambda node: True
         self._truth = Truth(())
         self._died: dict[int, None] = {}
-        """Nodes whose last registered process ended, and not cleanly."""
+        """Nodes whose last registered process ended without a clean stop."""
         self._wiped: dict[int, None] = {}
-        """Nodes whose registered disk is no more."""
+        """Nodes whose registered disk was replaced or discarded."""
         self._rotten: dict[PartitionId, dict[int, None]] = {}
-        """Replicas that had bits turned over."""
+        """Nodes whose copy had bits flipped, by partition."""
         self._guarded: dict[PartitionId, None] = {}
-        """Partitions of which any disk may hold the last good copy of something."""
+        """Partitions in which any disk may hold the last good copy of a batch."""
 
     def attach(self, truth: Truth) -> None:
         self._truth = truth
@@ -58,7 +60,7 @@ class Holders:
     # -- machines ----------------------------------------------------------------------------------------------------
 
     def ended(self, node: int, *, is_power_cut: bool, is_clean: bool = False) -> None:
-        """A life of this machine is over."""
+        """Notes that a node's broker process has ended."""
         if not is_clean:
             self._died[node] = None
             self._forgets_what_memory_held(node)
@@ -81,11 +83,12 @@ class Holders:
             shadow.wiped()
 
     def becomes_another(self, node: int) -> None:
-        """The broker registers its disk as another one: until then the controller knows a disk that is gone."""
+        """Notes that a broker will register its disk as a new one: until then the controller counts on a disk that is
+        gone."""
         self._wiped[node] = None
 
     def begins_anew(self, node: int) -> None:
-        """The broker may treat its disk as another one, whatever it still holds: its journals have no vote then."""
+        """Notes that a broker may discard its disk's content and start empty; its journals lose their votes."""
         self.becomes_another(node)
         for partition_id, book in self.books.items():
             self.hurts(node, partition_id)
@@ -96,14 +99,15 @@ class Holders:
         return [shadow for (owner, _), shadow in self.shadows.items() if owner == node]
 
     def may_wipe(self, node: int) -> bool:
-        """True if a member of ISR or ELR is left for whatever this node's disk holds; or a majority."""
+        """Returns True if a node's disk may be lost: for all data on it, an ISR or ELR member or a Paxos majority is
+        left."""
         for partition_id, book in self.books.items():
             if self._info(partition_id) is not None and not book.is_gone and not self.may_rob(node, partition_id):
                 return False
         return True
 
     def may_rob(self, node: int, partition_id: PartitionId) -> bool:
-        """True if all that this node's disk holds of a partition is elsewhere too."""
+        """Returns True if a node's copy of a partition may be lost because the data is elsewhere too."""
         info, book = self._info(partition_id), self.books[partition_id]
         if info is None or book.is_gone or partition_id in self._guarded:
             return False
@@ -117,59 +121,60 @@ class Holders:
         return bool(node not in members or sound or book.is_paxos)
 
     def may_forget(self, partition_id: PartitionId, node: int) -> bool:
-        """Returns what `Majorities.may_forget` does."""
+        """Returns True if the journal on this node may go, because a majority of the partition's voters keeps
+        theirs."""
         info = self._info(partition_id)
         return info is not None and self.majorities.may_forget(partition_id, info, node)
 
     def forgets(self, partition_id: PartitionId, node: int) -> None:
-        """Notes that a node has lost its votes, as `Majorities.forgets` does."""
+        """Notes that a node's journal of a partition is lost, so that its votes are."""
         if (info := self._info(partition_id)) is not None:
             self.majorities.forgets(partition_id, info, node)
 
     def members(self, partition_id: PartitionId) -> list[int]:
-        """Returns the members of ISR and ELR that the controller is right about."""
+        """Returns the members of ISR and ELR that really have what the controller assumes."""
         info, book = self._info(partition_id), self.books[partition_id]
         nodes = [] if info is None else [int(node) for node in (*info.isr, *info.elr)]
         return [node for node in nodes if self._stands(book, node)]
 
     def replicas(self, partition_id: PartitionId) -> list[int]:
-        """The brokers that are to have a copy, by the controller's last word."""
+        """Returns the partition's replicas by the newest metadata."""
         info = self._info(partition_id)
         return [] if info is None else [int(node) for node in info.replicas]
 
     def has_safely(self, node: int, partition_id: PartitionId, batch: Held) -> bool:
-        """True if that batch is on this node's disk, sound."""
+        """Returns True if the batch is durable and undamaged on this node's disk."""
         shadow = self.shadow(node, partition_id)
         is_sound = node not in self._rotten.get(partition_id, {})
         return is_sound and batch.end <= shadow.durable and shadow.batches.get(batch.base) == batch
 
     def rots(self, node: int, partition_id: PartitionId) -> None:
-        """Something of this replica is damaged on the disk, and is to be repaired."""
+        """Notes that a batch of this replica is damaged on its disk, to be repaired by the broker."""
         self._rotten.setdefault(partition_id, {})[node] = None
         self.shadow(node, partition_id).is_rotten = True
 
     def guards(self, partition_id: PartitionId) -> None:
-        """From now on no disk that holds some of this partition may go."""
+        """Notes that no disk with data of this partition may be lost from now on."""
         self._guarded[partition_id] = None
 
     def hurts(self, node: int, partition_id: PartitionId) -> None:
-        """This disk lost something of a partition that the controller takes to be there."""
+        """Notes that this disk lost data of a partition that the controller assumes to be there."""
         self.books[partition_id].hurt[node] = None
 
     def robs(self, node: int, partition_id: PartitionId) -> None:
-        """All that this disk had of a partition is gone."""
+        """Notes that a node has lost its whole copy of a partition."""
         self.hurts(node, partition_id)
         if self.books[partition_id].is_paxos:
             self.forgets(partition_id, node)
         self.shadow(node, partition_id).wiped()
 
     def is_rotten(self, partition_id: PartitionId) -> bool:
-        """True if anything of it was ever damaged."""
+        """Returns True if a copy of the partition was ever damaged."""
         return partition_id in self._rotten
 
     def waits_for_a_word(self, partition_id: PartitionId) -> bool:
-        """True if a power cut tore a batch that nobody has whole: it keeps its offset, and nobody can copy past it
-        until an operator gives it up. No client was promised it: what was committed before is never taken for torn."""
+        """Returns True if a power cut tore a batch on every disk that had it: the batch keeps its offset, and replicas
+        cannot copy past it until an operator accepts the loss. No client was promised it."""
         return bool(self._torn_everywhere(partition_id))
 
     def _torn_everywhere(self, partition_id: PartitionId) -> list[Held]:
@@ -180,20 +185,21 @@ class Holders:
         return [batch for batch in book.torn if batch not in whole and not book.is_given_up(batch)]
 
     def torn_offsets(self, partition_id: PartitionId) -> set[int]:
-        """Returns `PaxosLog.torn_offsets`; none where replicas copy their leader."""
+        """Returns the offsets of chosen batches that no disk ever held whole; empty for partitions with in-sync
+        replicas."""
         log = self.majorities.logs.get(partition_id)
         return set() if log is None else log.torn_offsets()
 
     def never_had(self, partition_id: PartitionId) -> set[int]:
-        """Returns the offsets of batches that power cuts tore wherever they were, and that keep their offsets all the
-        same: an operator who gives them up takes nothing from anybody. What was given up, or deleted, is left out."""
+        """Returns the offsets of batches that power cuts tore on every disk, and that keep their offsets; accepting
+        their loss takes nothing from any client. Deleted offsets, and those already accepted as lost, are left out."""
         book, torn = self.books[partition_id], self.torn_offsets(partition_id)
         for batch in self._torn_everywhere(partition_id):
             torn.update(range(batch.base, batch.end))
         return {one for one in torn if one >= book.start and not book.given_up.covers(one, one + 1)}
 
     def _stands(self, book: Book, node: int) -> bool:
-        """True if the controller is not wrong about this member."""
+        """Returns True if this node really has what the controller assumes."""
         if node in self._wiped or node in book.hurt:
             return False
         return not book.is_volatile or (node not in self._died and self.is_running(node))

@@ -1,9 +1,9 @@
-"""A broker, or its disk, that hangs while clients write: for how long does nobody get anything committed?
+"""Faults in which a broker, or its disk, hangs while clients write; they measure how long no record is committed.
 
-All is well, and then one broker stops in its tracks, or its disk takes seconds for a call. The strike looks on, and the
-longest time without a commit may not pass the bound of its kind. On the virtual clock that time is the brokers' doing
-alone, whatever machine simulates them; the bounds are those that users are told (`docs/cluster.md`), for brokers with
-the settings that are shipped.
+All replicas are in sync, and then one broker is paused, or each call to its disk takes seconds. The longest time
+without a commit must not pass the bound for that kind of fault. On the virtual clock that time depends on the brokers
+alone, not on the host; the bounds are those that users are told (`docs/cluster.md`), for brokers with the shipped
+settings.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from tidelog.sim.cluster.traffic import DATA
 from tidelog.sim.cluster.world import World
 
 CALM_S_MAX = 30.0
-"""How long the replicas may need to be in sync before anybody hangs."""
+"""Seconds that the replicas may need to be in sync before a broker hangs."""
 LOOK_S = 0.01
 DISK_S = 2.0
-"""Mean time of a call to a disk that hangs."""
+"""Mean seconds of a call to a hanging disk."""
 MS = 1_000
 STEPS_MS = (100, 700, 1_000, 1_500, 3_000, 5_000)
-"""The limits in ms for which gaps are counted that are not longer."""
+"""Upper limits in ms of the classes by which the measured times are counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hung:
-    """The victim of a hang, and the longest time without a commit that it may cost, in seconds."""
+    """Choice of the broker that hangs, and the bound on the time without a commit in seconds."""
 
     whom: Callable[[PartitionInfo, int], int | None]
-    """Given a partition and the controller's node, the victim; None if there is none."""
+    """Function that returns the node to hang, given a partition and the controller's node; None if there is none."""
     gap_s_max: float
     is_disk: bool = False
 
@@ -72,14 +72,14 @@ KINDS = {
 
 
 class HungStrikes:
-    """Holds the strikes of one run."""
+    """Carries out the faults in which a broker or a disk hangs."""
 
     def __init__(self, world: World, ledger: Ledger) -> None:
         self._world = world
         self._ledger = ledger
 
     def effects(self) -> Effects:
-        """Returns them by kind."""
+        """Returns the functions that carry out these faults, by the fault's name."""
         return {kind: self._effect(hung) for kind, hung in KINDS.items()}
 
     def _effect(self, hung: Hung) -> Callable[[Strike, random.Random], Awaitable[None]]:
@@ -96,7 +96,8 @@ class HungStrikes:
         return strike
 
     async def _until_calm(self) -> tuple[PartitionId, PartitionInfo] | None:
-        """Returns the partition, once all its replicas are in sync and something is committed."""
+        """Waits for a partition whose replicas are all in sync and that has committed records, and returns it; None if
+        there is none in time."""
         deadline_s = self._world.true_time + CALM_S_MAX
         while self._world.true_time < deadline_s:
             await asyncio.sleep(LOOK_S)
@@ -107,7 +108,7 @@ class HungStrikes:
         return None
 
     def _goes_on_without(self, victim: int, partition_id: PartitionId, info: PartitionInfo) -> bool:
-        """Returns whether a commit needs no more replicas than there are beside the victim."""
+        """Returns True if the partition can commit without the hanging broker."""
         book, replicas = self._ledger.books[partition_id], len(info.replicas)
         least = replicas // 2 + 1 if book.is_paxos else book.minimum(self._world.truth.clock())
         return replicas - (victim in info.replicas) >= least

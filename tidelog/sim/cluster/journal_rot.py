@@ -1,14 +1,15 @@
-"""Bits that turn over, and sectors that cannot be read, in the journals of Paxos replicas while their broker is down.
+"""Flipped bits and unreadable sectors in the journals of Paxos replicas while their broker is down.
 
-What may rot is said by the same fault atlas as for batches, and on the same broker:
+The same limits hold as for batches (`data_rot.py`), on the same broker:
 
-- *a payload*, if another member has those batches in its log, sound and durable. The slot is faulty from then on: its
-  replica must say so, never that it has nothing there.
-- *anything* in the journal, heads, rows, promises, if a majority of everybody who may vote is left without it. The
-  replica must notice what it has forgotten, and never vote under that id again.
+- *a payload* may rot, if another member has those batches in its log, intact and durable. The slot is faulty from then
+  on: its replica must say so, never that the slot is empty.
+- *any part* of the journal (entry heads, catalog rows, promises) may rot, if a majority of all possible voters is left
+  without it. The replica must notice what it has forgotten, and never vote under that engine id again.
 
-Neither hits an entry that the journal does not know to be durable, nor the rows that say how far it is: there it could
-not tell damage from a torn end, and would forget without noticing, which no majority of the others makes good.
+Neither hits an entry that the journal does not know to be durable, nor the rows that tell how far it is durable: there
+a replica could not tell damage from a torn end, and would forget without noticing, which no majority of the others
+repairs.
 """
 
 from __future__ import annotations
@@ -40,11 +41,11 @@ JOURNAL_ROT = "rot of a journal"
 FLIPS_MAX = 3
 UNREADABLE_SHARE = 0.3
 PAYLOADS_BELOW = 0.6
-"""Amounts of strikes that hit payloads alone."""
+"""Bound on a fault's `amount`: below it only payloads are damaged."""
 
 
 class Payload(NamedTuple):
-    """The position of a payload in a file, and its batches."""
+    """Position and size of a payload in a file, and its batches."""
 
     path: str
     position: int
@@ -53,7 +54,7 @@ class Payload(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Some bytes of a file."""
+    """Range of bytes in a file, `end` exclusive."""
 
     path: str
     begin: int
@@ -61,7 +62,7 @@ class Piece(NamedTuple):
 
 
 class JournalRot:
-    """The strikes of one run that damage journals."""
+    """Carries out the faults that damage journals."""
 
     def __init__(self, world: World, ledger: Ledger, data_rot: DataRot) -> None:
         self._world = world
@@ -69,7 +70,7 @@ class JournalRot:
         self._data_rot = data_rot
 
     def effects(self) -> Effects:
-        """Returns the strikes by kind."""
+        """Returns the functions that carry out these faults, by the fault's name."""
         return {JOURNAL_ROT: self._rot}
 
     async def _rot(self, strike: Strike, rng: random.Random) -> None:
@@ -140,9 +141,8 @@ class JournalRot:
 def payloads_in(
     partition_id: PartitionId, files: Mapping[str, bytes], *, is_known_durable: bool = True
 ) -> Iterator[Payload]:
-    """Yields the payloads of values with batches, of all entries that a journal knows to be durable, or of all; but of
-    none below its floor: their bytes may still be there, and its replica has truncated them.
-    """
+    """Yields the payloads that hold batches, of all entries or only of those known to be durable. Entries below the
+    journal's floor are left out: their bytes may remain, but the replica has truncated them."""
     known, floor = known_durable(partition_id, files), floor_of(files)
     for path, content in files.items():
         for position, entry in entries_in(path, content):
@@ -176,7 +176,7 @@ def _is_catalog(path: str) -> bool:
 
 
 def entries_in(path: str, content: bytes) -> Iterator[tuple[int, RecordBatch]]:
-    """The entries of a segment, and where they lie."""
+    """Yields the entries of a segment file with their positions, up to the first damage; none for other files."""
     position = 0
     try:
         for entry in iter_batches(content) if path.endswith(".log") else ():
@@ -187,14 +187,14 @@ def entries_in(path: str, content: bytes) -> Iterator[tuple[int, RecordBatch]]:
 
 
 def floor_of(files: Mapping[str, bytes]) -> int:
-    """The position at which a journal's log begins."""
+    """Returns the log position below which the journal's entries are truncated."""
     decoded = (decode_entry(bytes(entry.data)) for path in files for _, entry in entries_in(path, files[path]))
     heads = [found[0] for found in decoded if found is not None]
     return max((head.position for head in heads if head.kind is EntryKind.FLOOR), default=0)
 
 
 def payload_of(data: bytes, floor: int) -> Iterator[bytes]:
-    """Yields the payload of an entry, if it has one with batches, all of it sound, at the floor or behind."""
+    """Yields the payload of an entry, if it is an intact value with batches at or above the floor."""
     head, payload = decode_entry(data) or (None, None)
     if head is None or not payload or head.kind is not EntryKind.SLOT or head.position < floor:
         return

@@ -1,7 +1,7 @@
-"""The keeper of one broker: a service manager that starts it again whenever it ends.
+"""The service manager of one broker (`Keeper`), which starts the broker again whenever it ends.
 
-Faults hold a machine down for a while (`down`), each with its own hold; it is started when the last hold is gone. One
-thing happens to a machine at a time, so ends and starts never overlap, whatever several faults want of it at once.
+A fault keeps a machine down for a while with a hold of its own (`down`); the machine is started when the last hold is
+released. A lock orders the ends and starts of one machine, so they never overlap when several faults hit it at once.
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ End = Callable[[Machine], Awaitable[None]]
 
 
 class Keeper:
-    """The keeper of one machine. `run` is its task; it waits `restart_s` before it starts again a broker that has
-    ended.
-    """
+    """Service manager of one machine. `run` is its task; it waits `restart_s` seconds before it restarts a broker that
+    has ended."""
 
     def __init__(self, node: int, machine: Machine, restart_s: float, counters: Counter[str]) -> None:
         self.node = node
@@ -36,7 +35,7 @@ class Keeper:
 
     @property
     def is_held(self) -> bool:
-        """True while a fault keeps it down."""
+        """True while a fault keeps the machine down."""
         return self._holds > 0
 
     async def run(self) -> None:
@@ -49,7 +48,7 @@ class Keeper:
             await asyncio.sleep(self._restart_s)
 
     async def _start(self) -> bool:
-        """False if the broker has ended, or given up, before it was ready."""
+        """Starts the broker; returns False if it has ended, failed or been refused before it was ready."""
         async with self._turn:
             if self.is_held or self.machine.is_running:
                 return self.machine.is_running
@@ -75,7 +74,7 @@ class Keeper:
         return await _outcome(begun)
 
     async def _watch(self, *tasks: asyncio.Future[None]) -> None:
-        """Returns when one of these is done, or the broker has ended, or has given up."""
+        """Returns when one of the tasks is done, or the broker has ended or failed."""
         if (broker := self.machine.broker) is None:
             return
         ends: list[asyncio.Future[Any]] = [
@@ -92,7 +91,7 @@ class Keeper:
                 end.cancel()
 
     async def _end_if_over(self) -> None:
-        """Clears away what ended by itself: a process that gave up, a start that failed, a planned death."""
+        """Ends the machine's process if the broker in it failed or died by itself, so that it can be started again."""
         async with self._turn:
             if not self.is_held and self.machine.has_life:
                 broker = self.machine.broker
@@ -107,7 +106,8 @@ class Keeper:
 
     @asynccontextmanager
     async def down(self, end: End | None = None) -> AsyncIterator[None]:
-        """Ends the machine's life in the given way, by a killed process if none is given; keeps it down meanwhile."""
+        """Ends the machine in the given way, by default as a killed process, and keeps it down while the context is
+        open."""
         self._holds += 1
         self._free.clear()
         try:
@@ -121,7 +121,7 @@ class Keeper:
                 self._free.set()
 
     async def lose(self) -> None:
-        """Takes the machine away, for good."""
+        """Cuts the machine's power and keeps it down for the rest of the run."""
         self._holds += 1
         self._free.clear()
         async with self._turn:

@@ -1,9 +1,10 @@
-"""The ledger of all committed batches and of those who must still have them: the omniscient side of replication.
+"""The ledger: all committed batches, and which replicas must still have them; the rules of replication as seen from
+outside.
 
 A partition's *book* has every batch that some leader has called committed. The one invariant of primary-backup that all
-its rules are for: **every member of the controller's ISR and ELR has all of the book, in what it has acknowledged.**
-Whoever is elected from them has it; so it is checked whenever the book grows, whenever the controller changes the sets,
-and whenever a log is truncated. More rules:
+its rules are for: **every member of the controller's ISR and ELR has all batches of the book, in what it has
+acknowledged.** Then every leader elected from them has them; so it is checked whenever the book grows, whenever the
+controller changes the sets, and whenever a log is truncated. More rules:
 
 | rule | in words |
 |---|---|
@@ -13,16 +14,16 @@ and whenever a log is truncated. More rules:
 | leaders | one for each epoch |
 | elections | are won by members of ISR or ELR, while there are any |
 
-Where majorities commit, any replica's log is committed, whoever holds it: the book is what any of them has applied, and
-`commits` and `log matching` are the rules that are left here. The others are in `paxos_log.py`.
+In Paxos partitions any replica's log is committed: the book is what any of them has applied, and only `commits` and
+`log matching` apply here. The other rules are in `paxos_log.py`.
 
-What is excused: a member whose machine lost something that the controller cannot know of yet. That is a new disk; and
-any end but a clean stop, for topics with `ack.durability=replicated`, whose promise is worth what memory is. If nobody
-is left in ISR and ELR, what is lost with them is excused too: a `replicated` topic goes on with what its last leader
-has, one whose last copy was on a disk that is gone is *gone*; so is a `replicated` one if that was its last leader's,
-and the others have lost what memory held: an operator has to order an election. A topic that allows unclean elections
-goes on, after one, with what the new leader has; and a topic that ever was `replicated` counts as one for ever. Of what
-an operator has given up nobody has to hold anything, and whatever lies there agrees with everything else.
+Excused is a member whose machine lost something that the controller cannot know of yet: its disk was replaced; or it
+ended other than by a clean stop, for topics with `ack.durability=replicated`, whose acknowledged records are only in
+memory. If no replica is left in ISR and ELR, the lost records are excused too: a `replicated` topic goes on with what
+its last leader has. A partition is *gone* if its last copy was on a lost disk, or, if `replicated`, that was its last
+leader's disk and the others have lost what memory held: an operator has to order an election. A topic that allows
+unclean elections goes on, after one, with what the new leader has; and a topic that ever was `replicated` counts as one
+for ever. Offsets whose loss an operator has accepted need not be held, and anything there agrees with everything else.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ from tidelog.sim.cluster.truth import Rule, Step, Truth
 
 
 class Ledger(Holders, Rule):
-    """The ledger of one run; also a rule of its `Truth`."""
+    """All committed batches of one run, and the rules of replication, checked at each event; also a rule of its
+    `Truth`."""
 
     name = "replicas"
 
@@ -57,9 +59,9 @@ class Ledger(Holders, Rule):
         self.process_of: Callable[[int], str] = lambda node: ""
         """The incarnation of the process that runs on a node now."""
         self._moves: list[Move] = []
-        """The changes of partitions by the entry at hand, record by record."""
+        """Changes of partitions by the metadata entry that is being applied, record by record."""
         self._lost: dict[int, bool] = {}
-        """The nodes that have lost something with the newest moves (`Move.lost`)."""
+        """Nodes that have lost something with the newest moves (`Move.lost`)."""
 
     # -- what the metadata log says ----------------------------------------------------------------------------------
 
@@ -99,7 +101,8 @@ class Ledger(Holders, Rule):
             self._truth.saw("loss accepted")
 
     def settled(self, truth: Truth) -> Iterator[str]:
-        """Several decisions may share an entry of the log; each must be right for what it found."""
+        """Checks the changes of partitions after a whole metadata entry: several decisions may share an entry, and each
+        must be right for the state that it found."""
         found, self._moves = self._moves, []
         last: dict[PartitionId, PartitionInfo] = {}
         for move in found:
@@ -181,7 +184,7 @@ class Ledger(Holders, Rule):
     # -- logs --------------------------------------------------------------------------------------------------------
 
     def appends(self, shadow: Shadow, batches: Iterable[Held]) -> None:
-        """Batches stand at the end of a log now; what is of one epoch and offset is the same everywhere."""
+        """Notes batches appended to a log; checks that batches of the same epoch and offset are equal everywhere."""
         book = self.books[shadow.partition_id]
         last = shadow.last
         for batch in batches:
@@ -205,15 +208,16 @@ class Ledger(Holders, Rule):
                 self._agree(book, where, batch)
 
     def finds(self, shadow: Shadow) -> None:
-        """A log is open again: an append that its process did not survive may be there."""
+        """Checks a log that was opened again: it may hold an append that its process did not survive."""
         book = self.books[shadow.partition_id]
         for batch in shadow.batches.values() if book.is_paxos else ():
             if batch.base >= book.start and not self._is_misdated(book, shadow, batch):
                 self._agree(book, f"{book.name} on node {shadow.node}, offset {batch.base}", batch)
 
     def _is_misdated(self, book: Book, shadow: Shadow, batch: Held) -> bool:
-        """True if a damaged disk has a committed batch under another leader epoch: no checksum covers it, and a power
-        cut has taken the row that tells. It is compared before anybody sees it (`serves`)."""
+        """Returns True if a damaged disk has a committed batch under another leader epoch: no checksum covers the
+        epoch, and a power cut has taken the catalog row that records it. Such a batch is compared before readers see it
+        (`serves`)."""
         index = book.index(batch.base)
         is_misdated = (
             shadow.is_rotten
@@ -225,14 +229,15 @@ class Ledger(Holders, Rule):
         return is_misdated
 
     def serves(self, node: int, partition_id: PartitionId) -> None:
-        """A leader of a majority takes requests: all that its log shows is committed."""
+        """Checks that all of a Paxos leader's log is committed, when it begins to take requests."""
         book, shadow = self.books[partition_id], self.shadow(node, partition_id)
         for batch in shadow.batches.values():
             if batch.base >= max(book.start, shadow.start):
                 self._agree(book, f"{book.name} served by node {node}, offset {batch.base}", batch)
 
     def _agree(self, book: Book, where: str, batch: Held) -> None:
-        """Whatever is appended is committed."""
+        """Notes a batch of a Paxos partition as committed; checks that it is the batch that other replicas have at that
+        offset."""
         if book.is_given_up(batch):
             return
         if batch.base >= book.end:
@@ -241,7 +246,7 @@ class Ledger(Holders, Rule):
             self._violate("commits", f"{where}: not what others have there, or between what they have")
 
     def truncates(self, shadow: Shadow, dropped: list[Held]) -> None:
-        """A log was made shorter."""
+        """Checks that a log which was made shorter has dropped no committed batch."""
         book = self.books[shadow.partition_id]
         committed = [batch for batch in dropped if book.start <= batch.base and self._is_committed(book, batch)]
         info = self._info(shadow.partition_id)
@@ -270,7 +275,8 @@ class Ledger(Holders, Rule):
     # -- leaders -----------------------------------------------------------------------------------------------------
 
     def leads(self, partition_id: PartitionId, node: int, life: int, said: Committed) -> None:
-        """A leadership begins."""
+        """Checks a leader that takes office: its epoch has no other leader, and it has the committed batches. `life` is
+        the number of its machine's start."""
         epoch, high_watermark = said.epoch, said.high_watermark
         book = self.books.get(partition_id)
         if book is None:
@@ -285,7 +291,7 @@ class Ledger(Holders, Rule):
         self.commits(partition_id, node, said)
 
     def _reset(self, book: Book, shadow: Shadow) -> None:
-        """Goes on with what this replica has."""
+        """Shortens the book to what this new leader's replica has, after a loss that is excused."""
         book.reset_epoch = None
         kept = 0
         while kept < len(book.batches) and self._has(book, shadow, book.batches[kept]):
@@ -303,7 +309,8 @@ class Ledger(Holders, Rule):
         self.lost()
 
     def commits(self, partition_id: PartitionId, node: int, said: Committed) -> None:
-        """A leader calls everything below its high watermark committed."""
+        """Checks a leader's high watermark: enough replicas are in sync, and everything below it is the same as
+        elsewhere; adds the new batches to the book."""
         book = self.books.get(partition_id)
         if book is None or book.is_gone or (book.unclean_epoch is not None and said.epoch < book.unclean_epoch):
             return
@@ -328,8 +335,8 @@ class Ledger(Holders, Rule):
         self._check(partition_id)
 
     def _is_damaged_everywhere(self, partition_id: PartitionId, batch: Held) -> bool:
-        """True if all of ISR and ELR have this batch, and none can read it: it counts as committed then, for nobody can
-        say that it is not."""
+        """Returns True if all members of ISR and ELR have this batch and none can read it: it counts as committed then,
+        as no replica can say that it is not."""
         info = self._info(partition_id)
         members = () if info is None else (*info.isr, *info.elr)
         shadows = [self.shadow(int(member), partition_id) for member in members]
@@ -338,8 +345,9 @@ class Ledger(Holders, Rule):
     def _disagrees(self, book: Book, shadow: Shadow, high_watermark: int) -> Held | None:
         """Returns the first committed batch below a leader's high watermark in whose place its log has anything else.
 
-        A disk that was robbed may hold more than its shadow remembers, as damaged batches. Where the log says no more
-        than that, it contradicts nobody; but nor does it agree, and is compared again until it is repaired.
+        A damaged disk may hold more than its shadow remembers, as damaged batches. If the log says no more than that a
+        batch is damaged, it contradicts no other replica; but nor does it agree, and is compared again until it is
+        repaired.
         """
         is_agreed = True
         for batch in islice(book.batches, shadow.agreed, None):
@@ -355,30 +363,32 @@ class Ledger(Holders, Rule):
 
     @staticmethod
     def _torn(book: Book, shadow: Shadow) -> list[Held]:
-        """Returns the batches of which this log has a sound row and nothing else, as they were once appended."""
+        """Returns the batches of which this log has an intact catalog row and nothing else, as they were once
+        appended."""
         rows = ((epoch, base) for base, epoch in shadow.damaged if epoch is not None and base not in shadow.batches)
         return [book.seen_at[row][0] for row in rows if row in book.seen_at]
 
     @staticmethod
     def _has(book: Book, shadow: Shadow, batch: Held) -> bool:
-        """True if the batch is there, deleted or given up. If it is torn, its row is enough: it holds the offset."""
+        """Returns True if the replica has the batch, or need not: it was deleted or given up. Of a torn batch the
+        catalog row is enough."""
         if batch.end <= shadow.start or shadow.batches.get(batch.base) == batch or book.is_given_up(batch):
             return True
         return batch in book.torn and (batch.base, batch.epoch) in shadow.damaged
 
     def goes_on(self, partition_id: PartitionId, offsets: Iterable[int]) -> None:
-        """A log goes on behind these offsets, whose batches nobody can read."""
+        """Notes that a log continues behind these offsets, whose batches no replica can read."""
         if (topic := self._truth.image.topic_by_id(partition_id.topic_id)) is not None:
             self.passes(TopicPartition(topic.name, partition_id.partition), offsets)
 
     def deletes(self, partition_id: PartitionId, offset: int) -> None:
-        """A leader deletes a prefix."""
+        """Notes that a leader deletes the records below an offset."""
         book = self.books.get(partition_id)
         if book is not None:
             book.start = max(book.start, offset)
 
     def follows(self, partition_id: PartitionId, node: int, high_watermark: int) -> None:
-        """A follower's high watermark."""
+        """Checks that a follower's high watermark does not pass what is committed."""
         book = self.books.get(partition_id)
         if (
             book is not None

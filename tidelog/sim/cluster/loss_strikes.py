@@ -1,10 +1,10 @@
-"""A loss is accepted too early: all copies of a committed batch are damaged but one, and who has that is away.
+"""A fault in which a loss is accepted too early: all copies of a committed batch are damaged but one, whose broker is
+down.
 
     one broker goes -> all others die -> their copies are damaged, they start -> an administrator gives the batch up,
-    without the one that is away -> readers pass -> the good copy comes back, and is shown to nobody
+    without the broker that is down -> readers pass -> the good copy comes back, and is shown to nobody
 
-The ledger knows what is given up as soon as the metadata log does, and the clients hold everything that they are shown
-against it.
+The ledger learns of the accepted loss from the metadata log, and every record that clients read is checked against it.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from tidelog.sim.kit.machine import ConnectionLost, Unreachable
 
 LOOK_S = 0.05
 FENCED_S_MAX = 4.0
-"""How long the others may take to notice that a broker is away."""
+"""Seconds in which the others should notice that a broker is down."""
 ACCEPTED_S_MAX = 20.0
-"""How long the administrator tries."""
+"""Seconds for which the administrator tries to have the loss accepted."""
 ASKED_S_MAX = 3.0
 RETRY_S = 0.2
 PASSED_S_MAX = 5.0
-"""How long somebody tries to read a copy at what was given up."""
+"""Seconds for which reads at the given-up offsets are tried."""
 READ_BYTES = 4_096
 ADMINISTRATOR = "administrator"
 
 
 class LossStrikes:
-    """The strikes of one run. Their first node is the one that is away."""
+    """Carries out the fault of a loss that is accepted too early; its first node is the broker that is down."""
 
     def __init__(self, world: World, ledger: Ledger) -> None:
         self._world = world
@@ -52,7 +52,7 @@ class LossStrikes:
         self._copies = GoodCopies(world, ledger)
 
     def effects(self) -> Effects:
-        """Returns them by kind."""
+        """Returns the functions that carry out these faults, by the fault's name."""
         return {"late copy": self._late_copy}
 
     async def _late_copy(self, strike: Strike, rng: random.Random) -> None:
@@ -77,7 +77,8 @@ class LossStrikes:
     # -- the damage --------------------------------------------------------------------------------------------------
 
     async def _destroy(self, strike: Strike, rng: random.Random) -> tuple[PartitionId, Held] | None:
-        """Damages a batch wherever it is but on the broker that is away; None if there is none to be damaged."""
+        """Damages all copies of a batch but that of the broker that is down, and returns the batch; None if there is no
+        suitable one."""
         away = strike.nodes[0]
         others = [node for node in self._world.swarm.nodes if node != away]
         async with blackout(self._world, strike, rng, others):
@@ -97,8 +98,8 @@ class LossStrikes:
         return partition_id, batch
 
     def _candidates(self, partition_id: PartitionId, away: int) -> list[tuple[PartitionId, Held]]:
-        """Returns what the log of that node has of a partition, and others have, too, with nothing else beside it that
-        would be lost."""
+        """Returns the batches in that node's log of which other replicas have copies, and whose damage would lose no
+        other batch."""
         kept = [
             copy.batches[0]
             for copy in self._copies.committed(partition_id, away, is_journal=False)
@@ -119,7 +120,8 @@ class LossStrikes:
     # -- the administrator -------------------------------------------------------------------------------------------
 
     async def _give_up(self, partition_id: PartitionId, batch: Held, away: int, rng: random.Random) -> bool:
-        """Has the loss of a batch accepted, as soon as it is not refused; False if it is refused for too long."""
+        """Tries to have the loss of a batch accepted; returns False if it is still refused after `ACCEPTED_S_MAX`
+        seconds."""
         deadline_s = self._world.true_time + ACCEPTED_S_MAX
         others = [node for node in self._world.swarm.nodes if node != away]
         while not self._ledger.books[partition_id].is_given_up(batch):
@@ -135,7 +137,8 @@ class LossStrikes:
         return True
 
     async def _ask(self, broker: Broker, partition_id: PartitionId, batch: Held, away: int) -> None:
-        """Asks what is lost, first without saying that nobody waits for the broker that is away: that is refused."""
+        """Asks which offsets are lost: first with the broker that is down counted, which must be refused, then without
+        it; accepts the answer."""
         report = await find_losses(broker, partition_id, (batch.base, batch.end))
         if report.lost and not report.refusals:
             self._world.truth.violate("losses", f"{batch} may be given up, and node {away}, which has it, is not asked")
@@ -151,7 +154,7 @@ class LossStrikes:
     # -- readers -----------------------------------------------------------------------------------------------------
 
     async def _look(self, partition_id: PartitionId, batch: Held, nodes: Sequence[int]) -> None:
-        """Reads at the batch that was given up, from the copy of each of these brokers that serves it."""
+        """Reads at the given-up batch from the copies of these brokers, and checks that none shows a record of it."""
         deadline_s = self._world.true_time + PASSED_S_MAX
         left = list(nodes)
         while left and self._world.true_time < deadline_s:
@@ -174,13 +177,14 @@ class LossStrikes:
 async def find_losses(
     broker: Broker, partition_id: PartitionId, asked: tuple[int, int], even_though: Sequence[int] = ()
 ) -> LossReport:
-    """Asks the replicas what of these offsets is lost. Raises as `LossFinder.find`."""
+    """Asks the replicas which of these offsets are lost; `even_though` names brokers that need not answer. Raises what
+    `LossFinder.find` raises."""
     topic = next(one for one in broker.image.topics.values() if one.topic_id == partition_id.topic_id)
     return await broker.data.loss_finder.find(topic, topic.partitions[partition_id.partition], asked, even_though)
 
 
 async def accept_losses(broker: Broker, partition_id: PartitionId, ranges: tuple[GivenUpRange, ...]) -> None:
-    """Gives these offsets up."""
+    """Accepts the loss of these offsets, as an administrator."""
     await broker.admin.accept_loss(AcceptLoss(*partition_id, ranges, ADMINISTRATOR, int(broker.node_id), 0))
 
 

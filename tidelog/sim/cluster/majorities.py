@@ -1,9 +1,9 @@
-"""All Paxos partitions of one run: their logs as they are, and which disks may go.
+"""All Paxos partitions of one run: the true state of their logs, and which disks may be lost.
 
-The fault atlas for them: a disk may be lost, or forget something, if a majority of everybody who votes, or may yet be
-made to vote, still remembers all. More may not be asked of Paxos, and less is never excused. While members change, the
-log may be a step ahead of what the controller knows, so nothing is taken away then; and a partition whose members are
-complete again after a loss must survive the next one.
+A disk may be lost, or forget something, if a majority of all voters, and of all voter sets that may yet come into
+force, still remembers everything: Paxos promises no more than that, and no less. While members change, the log may be a
+step ahead of what the controller knows, so no disk is taken away then; and a partition whose members are complete again
+after a loss must survive the next one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tidelog.sim.cluster.paxos_log import PaxosLog
 
 
 class Majorities:
-    """The Paxos logs of one run."""
+    """True state of the log of each Paxos partition in one run."""
 
     def __init__(self) -> None:
         self.logs: dict[PartitionId, PaxosLog] = {}
@@ -26,17 +26,18 @@ class Majorities:
     def created(
         self, partition_id: PartitionId, book: Book, info: PartitionInfo, durable_of: Callable[[int], int]
     ) -> None:
-        """A partition that there was not. `durable_of` tells how far its log on a node is on the disk."""
+        """Notes a new partition. `durable_of` returns the durable end offset of its log on a node."""
         self.logs[partition_id] = PaxosLog(book, voters_of(info.members), durable_of)
 
     def is_born_dead(self, partition_id: PartitionId, info: PartitionInfo, wiped: Container[int]) -> bool:
-        """The brokers in `wiped` have other disks than the controller knows of. True if that is a majority."""
+        """Returns True if a majority of the partition's founding members were on the nodes in `wiped`, whose disks the
+        controller takes for others."""
         log = self.logs[partition_id]
         log.lost.update((one.engine_id, None) for one in info.members if one.node_id in wiped)
         return bool(log.lost) and self._is_beyond_help(log)
 
     def may_forget(self, partition_id: PartitionId, info: PartitionInfo, node: int) -> bool:
-        """True if the journal on this node may go. The node may hold none."""
+        """Returns True if the partition's journal on this node may be lost; also if the node has none."""
         ids = self._ids_on(partition_id, info, node)
         if not ids:
             return True
@@ -46,13 +47,12 @@ class Majorities:
         return all(2 * len(gone.intersection(group)) < len(group) for group in self._groups(partition_id, info))
 
     def forgets(self, partition_id: PartitionId, info: PartitionInfo, node: int) -> None:
-        """Notes that the votes which a node has cast are lost."""
+        """Notes that the votes in a node's journal are lost."""
         self.logs[partition_id].lost.update(dict.fromkeys(self._ids_on(partition_id, info, node)))
 
     def loses_memory(self, partition_id: PartitionId, info: PartitionInfo, node: int) -> bool:
-        """Takes the votes of a node's engine ids that may have answered from memory: they never vote again. Returns
-        True if that is the end of the partition: no replica can tell any more what was chosen.
-        """
+        """Notes that a node's engine ids which may have answered from memory never vote again. Returns True if that
+        ends the partition: no majority can tell any more what was chosen."""
         log = self.logs[partition_id]
         ids = [one for one in self._ids_on(partition_id, info, node) if log.is_lazy(one)]
         log.lost.update(dict.fromkeys(ids))
@@ -66,13 +66,13 @@ class Majorities:
         return sorted(engine_id for engine_id, owner in known if owner == node and engine_id not in lost)
 
     def _groups(self, partition_id: PartitionId, info: PartitionInfo) -> Iterator[tuple[int, ...]]:
-        """Yields the groups of voters: of each, a majority is needed."""
+        """Yields the engine ids of each voter set that may decide; a majority of each must remember."""
         yield tuple(one.engine_id for one in info.members)
         for voters in self.logs[partition_id].possible_voters():
             yield voters.ids
 
     @staticmethod
     def _is_beyond_help(log: PaxosLog) -> bool:
-        """Is a majority of the voters in force lost?"""
+        """Returns True if a majority of the voter set in force is not left."""
         voters = next(log.possible_voters()).ids
         return 2 * len([voter for voter in voters if voter in log.lost]) >= len(voters)

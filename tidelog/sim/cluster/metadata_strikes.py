@@ -1,8 +1,8 @@
-"""The metadata log is gone from a broker's disk, though all its data is there.
+"""Faults that remove the metadata log from a broker's disk while its data stays.
 
-It happens while all brokers are down. One broker finds its cluster again, if a majority of the voters still remembers
-everything. If a majority has lost it, nobody may go on, least of all as a new cluster without a topic: they wait, and
-live again when their directories are back.
+They happen while all brokers are down. One broker finds its cluster again, if a majority of the voters still remembers
+everything. If a majority has lost the log, no broker may go on, least of all as a new cluster without topics: they
+wait, and work again when their directories are back.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from tidelog.sim.kit.machine import Machine
 from tidelog.sim.kit.medium import Medium
 
 METADATA = "metadata"
-"""The log, and any that was begun anew beside it."""
+"""Prefix of the directories of the metadata log and of any successor that was begun beside it."""
 WAITS_S = 4.0
-"""How long brokers without a majority are watched."""
+"""Seconds for which brokers without a majority are observed."""
 
 
 class MetadataStrikes:
-    """The strikes of one run. Their nodes are those whose disks are hit."""
+    """Carries out the faults that remove the metadata log; a fault's nodes are those whose disks are hit."""
 
     def __init__(self, world: World, ledger: Ledger) -> None:
         self._world = world
         self._ledger = ledger
 
     def effects(self) -> Effects:
-        """Returns them by kind."""
+        """Returns the functions that carry out these faults, by the fault's name."""
         return {"metadata missing": self._missing, "metadata without metainfo": self._without_metainfo}
 
     async def _missing(self, strike: Strike, rng: random.Random) -> None:
@@ -65,7 +65,7 @@ class MetadataStrikes:
             await self._undo(strike, rng, backups)
 
     async def _watch(self) -> None:
-        """Checks that nobody is ready without the topics that there are."""
+        """Checks that no broker becomes ready without the topics of the cluster."""
         await asyncio.sleep(WAITS_S)
         truth = self._world.truth
         known = {name for name in truth.image.topics if name.startswith(DATA)}
@@ -74,7 +74,7 @@ class MetadataStrikes:
                 truth.violate("one cluster", f"node {node} is ready, and knows nothing of {sorted(known)}")
 
     async def _undo(self, strike: Strike, rng: random.Random, backups: dict[int, dict[str, bytes]]) -> None:
-        """Puts back what was taken; what was made in its place goes."""
+        """Restores the removed metadata logs, and removes those that were begun in their place."""
         async with blackout(self._world, strike, rng, strike.nodes, Machine.kill):
             for node, backup in backups.items():
                 medium = self._world.machine(node).disk.medium
@@ -85,13 +85,13 @@ class MetadataStrikes:
 
 
 def _remove(medium: Medium) -> None:
-    """Removes the metadata log, and what was begun anew beside it."""
+    """Removes the metadata log, and any successor begun beside it."""
     for directory in {path.partition("/")[0]: None for path in medium.walk() if path.startswith(METADATA)}:
         rot.lose_directory(medium, directory)
 
 
 def _spoil(medium: Medium, *, is_zeroed: bool) -> None:
-    """Loses both copies of metainfo, or zeroes them."""
+    """Removes both copies of metainfo, or overwrites them with zeros."""
     for path, file in medium.walk().items():
         if path.startswith(METADATA) and "metainfo" in path:
             if is_zeroed:

@@ -1,17 +1,17 @@
-"""Administrators who move what clients are using: replicas, leaders, whole brokers, and the settings they depend on.
+"""Administrators who change partitions in use: replicas, leaders, whole brokers, and settings.
 
-What they ask for may be refused, and may be undone by the next of them; what must stay true is for the ledger and the
-clients to say. At the end no move may be left unfinished. What each order does follows from it and from the image of
-the broker that it is given to:
+A request may be refused, and its effect undone by a later one; the ledger and the clients check what must stay true. At
+the end of a run no reassignment may be unfinished. What an order does follows from the order and the image of the
+broker that receives it:
 
-| kind | what is asked for |
+| kind | request |
 |---|---|
 | move | other replicas for a partition, perhaps more or fewer |
-| call off | the end of a move |
-| prefer | that the preferred replicas lead |
-| force | that somebody leads, even if records are lost, where that is allowed |
+| call off | the end of a reassignment |
+| prefer | election of the preferred leaders |
+| force | an unclean election, even if records are lost, where that is allowed |
 | rebalance | replicas spread evenly |
-| leave | all replicas away from a broker; then that it is no member any more |
+| leave | all replicas away from a broker; then its removal from the cluster |
 | tune | another `min.insync.replicas` |
 | change durability | the other `ack.durability`, where that is allowed |
 """
@@ -38,14 +38,15 @@ from tidelog.sim.kit.seeds import stream
 FACTOR_MAX = 3
 RETRY_S = 0.2
 THROTTLES = (None, None, 0, 50_000, 500_000)
-"""Bytes per second, as `AlterReassignments` has them: the first slows the moves of what a run writes, and ends none."""
+"""Throttles in bytes per second, as `AlterReassignments` takes them; the lowest delays a reassignment in a run without
+preventing it."""
 
 Work = Callable[[Broker], Coroutine[Any, Any, object]]
 Partition = tuple[Topic, PartitionInfo]
 
 
 class Movers:
-    """All of one run."""
+    """The administrators of one run who change partitions in use."""
 
     def __init__(self, seed: int, world: World, truth: Truth) -> None:
         self._seed = seed
@@ -54,7 +55,7 @@ class Movers:
         self._changeable = {topic.name for topic in world.swarm.traffic.topics if topic.changes_durability}
 
     async def carry_out(self, number: int, order: Order) -> None:
-        """Asks, and waits for the answer for `order.timeout_s` at most."""
+        """Sends the request of an order, and waits for the answer for `order.timeout_s` seconds at most."""
         rng = stream(self._seed, f"mover {number}")
         if order.kind == "leave":
             await self._leave(order)
@@ -65,7 +66,7 @@ class Movers:
             await self._ask(order.kind, order.via, order.timeout_s, work)
 
     async def _ask(self, kind: str, via: int, timeout_s: float, work: Work) -> bool:
-        """True if it was done."""
+        """Sends a request to the broker `via`; returns True if it succeeded."""
         outcome = "ok"
         try:
             async with asyncio.timeout(timeout_s):
@@ -112,7 +113,8 @@ class Movers:
         return [topic for topic in image.topics.values() if topic.name.startswith(DATA)]
 
     async def _leave(self, order: Order) -> None:
-        """Asks again and again: replicas take their time to move. The broker joins anew as soon as it is gone."""
+        """Moves all replicas off a broker and removes it from the cluster, retrying until the order's timeout. The
+        broker joins again once it is removed."""
         node = NodeId(order.via)
         deadline_s = self._world.true_time + order.timeout_s
         others = [other for other in self._world.swarm.nodes if other != order.via]

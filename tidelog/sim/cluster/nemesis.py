@@ -1,19 +1,19 @@
-"""The faults of machines: each kind, from its beginning to its end.
+"""The faults of one run (`Nemesis`): each kind, from its beginning to its end.
 
-A fault is a coroutine: it does its damage, waits, and undoes what can be undone. Several are under way at a time; none
-minds whether the machine it hits is up, down, or starting. Kinds whose name says nothing of it:
+A fault is a coroutine: it does its damage, waits, and undoes what can be undone. Several are under way at a time; each
+works whether the machine it hits is up, down, or starting. Kinds whose name is not enough:
 
 | kind | what happens |
 |---|---|
 | die at an operation | the power fails in the midst of one of the next operations on the disk |
-| leader ..., last one leaves, lame follower, controller ... | who has that role is looked for: `RoleStrikes` |
-| split | the nodes named are cut off from the others, both ways |
+| leader ..., last one leaves, lame follower, controller ... | the broker with that role is looked up: `RoleStrikes` |
+| split | the named nodes are cut off from the others, both ways |
 | cut one way | what the first sends to the second does not arrive |
 | bridge | two halves, and one node that sees both |
 | rival majorities | each node sees two others, its neighbours in a circle |
 | deafen | nothing reaches a node (or nothing leaves it), while all else works |
 | flap | the links of a node are cut and healed, again and again |
-| lose answers | what is asked of a node is done, and the answers are lost with their connections |
+| lose answers | a node does what it is asked, and its answers are lost with their connections |
 | crash loop | a broker dies whenever it is up |
 | pauses in turn | some nodes, and others when these go on |
 | relay | pause, lose and resume three groups so that those who remember least meet (`ProcessStrikes`) |
@@ -32,8 +32,8 @@ minds whether the machine it hits is up, down, or starting. Kinds whose name say
 | pattern of ... | any copies but one of each of the last entries of a log are damaged: `SweepStrikes` |
 | late copy | a batch is given up while the only broker that has it whole is away: `LossStrikes` |
 | unreadable ... | sectors that held something give EIO: `ReadStrikes` |
-| hung ... | a broker or its disk hangs, and how long nothing is committed is judged: `HungStrikes` |
-| forged by ... | messages arrive besides that no correct broker has sent: `ForgedStrikes` |
+| hung ... | a broker or its disk hangs, and the time without a commit is checked: `HungStrikes` |
+| forged by ... | messages arrive that no correct broker has sent: `ForgedStrikes` |
 | restore | a disk comes back as it was some time ago; of brokers without data that never voted: docs/testing.md |
 """
 
@@ -63,13 +63,13 @@ from tidelog.sim.kit.seeds import stream
 
 
 class Part(Protocol):
-    """Some of the kinds."""
+    """A group of faults."""
 
     def effects(self) -> Effects: ...
 
 
 class Nemesis:
-    """Carries out the strikes of one run."""
+    """Carries out the faults of one run."""
 
     def __init__(self, seed: int, world: World, ledger: Ledger) -> None:
         self._seed = seed
@@ -87,7 +87,7 @@ class Nemesis:
             self._effects |= part.effects()
 
     async def strike(self, strike: Strike) -> None:
-        """Does it, and returns when it is over."""
+        """Carries out a fault, and returns when it is over."""
         rng = stream(self._seed, f"strike {strike}")
         self._world.truth.note("strike", strike.kind, *strike.nodes)
         self._world.truth.saw(f"fault: {strike.kind}")

@@ -1,4 +1,4 @@
-"""Faults of the network between brokers."""
+"""Faults of the network between brokers: cuts, delays, broken connections, repeated frames."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ FLAPS_MAX = 20
 
 
 class NetworkStrikes:
-    """The network faults of one run."""
+    """Carries out the faults of the network."""
 
     def __init__(self, world: World) -> None:
         self._world = world
 
     def effects(self) -> Effects:
-        """Returns the strikes by kind."""
+        """Returns the functions that carry out these faults, by the fault's name."""
         return {
             "isolate": self._isolate,
             "split": self._split,
@@ -54,14 +54,14 @@ class NetworkStrikes:
         await self._cut(ways, lasts_s)
 
     async def _bridge(self, strike: Strike, rng: random.Random) -> None:
-        """Two halves, and one node that sees both."""
+        """Splits the brokers into two halves that only one further node reaches."""
         _, *others = rng.sample(self._world.swarm.nodes, len(self._world.swarm.nodes))
         half = others[: len(others) // 2]
         ways = [(one, other) for one in half for other in others if other not in half]
         await self._cut([*ways, *((other, one) for one, other in ways)], strike.lasts_s)
 
     async def _rival_majorities(self, strike: Strike, rng: random.Random) -> None:
-        """Each node sees two others."""
+        """Leaves each node connected to two others only, its neighbours in a circle."""
         nodes = rng.sample(self._world.swarm.nodes, len(self._world.swarm.nodes))
         count = len(nodes)
         distances = [(i, j, (i - j) % count) for i in range(count) for j in range(count) if i != j]
@@ -80,7 +80,7 @@ class NetworkStrikes:
         await self._cut([(other, node) if is_deaf else (node, other) for other in others], strike.lasts_s)
 
     async def _flap(self, strike: Strike, rng: random.Random) -> None:
-        """Links that are there and not there."""
+        """Cuts and heals the links of a node again and again."""
         links = self._links_of(strike.nodes[0])
         for _ in range(1 + int(strike.amount * FLAPS_MAX)):
             for link in links:
@@ -154,7 +154,7 @@ class NetworkStrikes:
 
 @contextmanager
 def _changed(links: list[Link], **values: float) -> Iterator[None]:
-    """Conditions that hold for a while."""
+    """Sets link conditions while the context is open, and restores them afterwards."""
     before = [(link, name, getattr(link, name)) for link in links for name in values]
     for link, name, _ in before:
         setattr(link, name, values[name])

@@ -1,8 +1,8 @@
-"""The Paxos log of one partition as it really is, whatever any replica knows of it, over all lives of all brokers.
+"""The true Paxos log of one partition, independent of what any replica knows, over all restarts of all brokers.
 
-The simulator of the pure cores has such a truth already (`tidelog.sim.paxos.truth`): what is durable on which disk,
-hence what is chosen, in what order it means what. Here it is told by the engines inside of brokers, and these rules are
-held against whatever they do:
+The simulator of the pure cores already has such a record (`tidelog.sim.paxos.truth`): what is durable on which disk,
+hence what is chosen, in what order and with what effect. Here the engines inside of brokers report to it, and these
+rules are checked:
 
 | rule | in words |
 |---|---|
@@ -36,7 +36,7 @@ CLIENTS = (Kind.APPEND, Kind.TRUNCATE, Kind.VOTERS)
 
 
 class Actor(NamedTuple):
-    """A replica, in one life of its broker."""
+    """A replica during one start of its broker; `life` is the number of that start."""
 
     node: int
     life: int
@@ -49,24 +49,24 @@ class Actor(NamedTuple):
 
 
 class PaxosLog:
-    """The Paxos log of one partition. Methods raise `Violation`."""
+    """The true Paxos log of one partition, with its rules. Methods raise `Violation` if a rule is broken."""
 
     def __init__(self, book: Book, founders: VoterSet, durable_of: Callable[[int], int]) -> None:
-        """`durable_of` tells how far the log on a node is on its disk."""
+        """Starts with the `founders` as voters. `durable_of` returns the durable end offset of the log on a node."""
         self.book = book
         self.truth = Truth(founders)
         self.proposed: list[VoterSet] = [founders]
-        """The voter sets that were proposed, in the order of their proposals, the founders first."""
+        """Voter sets in the order of their proposals, the founders first."""
         self.lost: dict[int, None] = {}
         """Engine ids whose journals are gone, or may have forgotten something."""
         self.lazy: dict[int, None] = {}
-        """The engine ids whose disks have the mark `may_forget`, or may have it: after a crash such an id never votes
-        again."""
+        """Engine ids whose disks have the mark `may_forget`, or may have it, because they answer from memory: after a
+        crash such an id never votes again."""
         self._durable_of = durable_of
         self._same: dict[int, tuple[int, ...]] = {}
-        """All engine ids of the same disk, by each of them."""
+        """All engine ids that the same disk has had, by each of them."""
         self._kept: dict[int, dict[Value, set[int]]] = {}
-        """The engine ids that have a value durably in their journals, by position and value."""
+        """Engine ids that have a value durably in their journals, by position and value."""
         self._owners: dict[int, tuple[int, str]] = {}
         self._users: dict[int, tuple[int, int]] = {}
         self._leaders: dict[int, int] = {}
@@ -75,7 +75,7 @@ class PaxosLog:
 
     @property
     def start_offset(self) -> int:
-        """The offset below which the agreed log has deleted its records."""
+        """Offset below which records were deleted by agreement."""
         return self.truth.prefixes[-1].start_offset
 
     @property
@@ -88,8 +88,8 @@ class PaxosLog:
         yield from self.proposed[self.proposed.index(in_force) :]
 
     def torn_offsets(self) -> set[int]:
-        """Returns the offsets of batches that are chosen by their names, and that nobody ever had whole on a disk: a
-        power cut tore each copy. So no client was promised or shown them. All logs keep their offsets, as damaged."""
+        """Returns the offsets of batches that were chosen by their digests, and that no disk ever held whole: a power
+        cut tore each copy. So no client was promised or shown them. All logs keep their offsets, as damaged."""
         return {
             offset
             for position, (value, verdict) in enumerate(self.truth.log)
@@ -100,15 +100,15 @@ class PaxosLog:
     # -- what replicas do --------------------------------------------------------------------------------------------
 
     def found(self, actor: Actor, record: Record) -> None:
-        """Notes a record that a replica finds on its disk when it starts: it counts as stored, even if its write was
-        never confirmed."""
+        """Notes a journal record that a replica finds on its disk when it starts: it counts as stored, even if its
+        write was never confirmed."""
         if not isinstance(record, Slot) or record.number in self.truth.attempts:
             self.stored(actor.engine_id, record)
         if isinstance(record, Metadata):  # the mark that it may forget is read, and gone with the id
             self.rests(actor.engine_id)
 
     def stored(self, engine_id: int, record: Record) -> None:
-        """Notes that a record is durable on the disk of an engine id, for all ids of that disk."""
+        """Notes that a journal record is durable on the disk of an engine id, for all ids of that disk."""
         for one in self.names_of(engine_id):
             self._stored_as(one, record)
 
@@ -124,11 +124,12 @@ class PaxosLog:
             self.lazy.pop(one, None)
 
     def is_lazy(self, engine_id: int) -> bool:
-        """Returns True if an engine id could never vote again after a crash at this moment."""
+        """Returns True if an engine id could not vote again after a crash now, because it may have answered from
+        memory."""
         return any(one in self.lazy for one in self.names_of(engine_id))
 
     def names_of(self, engine_id: int) -> tuple[int, ...]:
-        """Returns all engine ids, earlier ones among them, of the disk that has this one."""
+        """Returns all engine ids, earlier ones included, of the disk that has this one."""
         return self._same.get(engine_id, (engine_id,))
 
     def accepts_in_memory(self, engine_id: int, records: tuple[Record, ...]) -> None:
@@ -153,7 +154,7 @@ class PaxosLog:
         self._check_kept(dropped)
 
     def _check_kept(self, positions: Iterable[int]) -> None:
-        """Raises `Violation` if a minority of the voters has taken something away, or could."""
+        """Checks that the batches at these positions survive the loss of any minority of the voters."""
         _, voters = self.truth.voters[-1]
         lost = [voter for voter in voters.ids if voter in self.lost]
         needed = max(1, (len(voters.ids) - 1) // 2 + 1 - len(lost))
@@ -169,7 +170,8 @@ class PaxosLog:
             self._require(len(holders) >= needed or self.book.is_volatile, "kept by enough", what)
 
     def renamed(self, before: int, now: int) -> None:
-        """Notes that a disk gets another engine id, and keeps what it promised and accepted under the one before."""
+        """Notes that a disk gets another engine id, and keeps its promises and accepted values under the
+        earlier one."""
         ids = tuple(dict.fromkeys((*self.names_of(before), now)))
         self._same.update(dict.fromkeys(ids, ids))
         for holders in self._all_holders():
@@ -182,15 +184,16 @@ class PaxosLog:
         yield from (holders for values in self._kept.values() for holders in values.values())
 
     def asks(self, actor: Actor, number: int, quorum: Quorum, voters_position: int) -> None:
-        """Judges a candidate that begins an attempt under a number: no other replica may have used the number."""
+        """Checks a candidate that begins an attempt under a ballot number: no other replica may have used the
+        number."""
         attempt = Attempt(tuple(tuple(part.members) for part in parts_of(quorum)), voters_position)
         self.truth.attempts.setdefault(number, attempt)
         user = self._users.setdefault(number, (actor.node, actor.life))
         self._require(user == (actor.node, actor.life), "one leader a number", f"{number} of {user} is {actor}'s, too")
 
     def proposes(self, actor: Actor, proposed: Proposed, voters: VoterSet | None) -> None:
-        """Judges a leader that proposes a value at a position. `voters` are the voters that the value names, if it
-        changes them."""
+        """Checks a leader that proposes a value at a position. `voters` are the voters in the value, if it changes
+        them."""
         value = proposed.value
         if voters is not None:
             self.truth.voter_sets[value.digest] = voters
@@ -199,7 +202,7 @@ class PaxosLog:
         self._require(is_first, "barrier first", f"{actor} proposes {value}")
 
     def applies(self, actor: Actor, applied: Applied) -> None:
-        """Judges a replica that applies its next position."""
+        """Checks a replica that applies its next position: the value is chosen, and the same as elsewhere."""
         truth, position = self.truth, applied.position
         is_first = position == len(truth.log)
         truth.on_applied(applied)
@@ -212,13 +215,13 @@ class PaxosLog:
             self._check_kept(range(position))
 
     def jumps(self, actor: Actor, jumped: Jumped) -> None:
-        """Judges a replica that goes on at the floor of another, since that one's log begins behind its own end."""
+        """Checks a replica that skips to the floor of another one, whose log begins behind its own end."""
         floor, prefixes = jumped.floor, self.truth.prefixes
         known = prefixes[floor.position] if floor.position < len(prefixes) else None
         self._require(floor == known, "applied alike", f"{actor} jumps to {floor}, where others have {known}")
 
     def elects(self, actor: Actor, elected: Elected, applied_position: int) -> None:
-        """Judges a replica that is elected."""
+        """Checks a replica that is elected: it has applied all values of earlier ballots."""
         unknown = self.truth.log[applied_position:]
         older = [value for value, _ in unknown if 0 < value.birth < elected.number]
         self._require(not older, "elected knows", f"{actor}, elected under {elected.number}, lacks {older[:1]}")
@@ -228,7 +231,7 @@ class PaxosLog:
         self._require(leader == actor.node, "one leader a number", f"epoch {epoch} has leaders {leader}, {actor.node}")
 
     def may_serve(self, number: int, log_end: int, committed: int) -> None:
-        """Judges a leader that begins to take requests: `log_end` is the end of its log, `committed` the end of what is
+        """Checks a leader that begins to take requests: `log_end` is the end of its log, `committed` the end of what is
         committed."""
         self._require(number in self.truth.barriers, "barrier first", f"{number} serves before its barrier is chosen")
         is_newest = number >= max(self._users, default=0)
@@ -236,7 +239,7 @@ class PaxosLog:
         self._require(is_whole, "elected knows", f"{number} serves a log that ends at {log_end}, not at {committed}")
 
     def votes(self, actor: Actor, status: Status, response: PromiseResponse | WriteResponse) -> None:
-        """Judges a replica that promises, or accepts a write."""
+        """Checks a replica that promises, or accepts a write: the promise or value is durable, and the id may vote."""
         owner = self._owners.setdefault(actor.engine_id, (actor.node, actor.incarnation))
         is_its_own = owner == (actor.node, actor.incarnation)
         self._require(is_its_own, "an id is one disk's", f"{actor} votes, and {owner[0]} did with journal {owner[1]}")

@@ -1,7 +1,7 @@
-"""Eyes on the engines of Paxos partitions: what they are told and what they do is told to the partition's log as it is.
+"""Observes the engines of Paxos partitions: passes their events and effects to the partition's true log (`PaxosLog`).
 
-An engine is a pure machine with one door, `PaxosNode.step`; whoever stands there sees everything that a replica ever
-promises, accepts, says and applies, in the order in which it happens.
+An engine is a pure state machine with a single entry, `PaxosNode.step`; a hook there sees everything that a replica
+promises, accepts, sends and applies, in the order in which it happens.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ P = ParamSpec("P")
 
 @dataclass(slots=True, eq=False)
 class Seen:
-    """A replica that runs."""
+    """A running replica, with the true log of its partition."""
 
     replica: PaxosReplica
     log: PaxosLog
     life: int
     unstored: list[tuple[int, int, Record]] = field(default_factory=list)
-    """(sequence, engine id, record) of what is not known to be durable."""
+    """Records that are not known to be durable, as (sequence, engine id, record)."""
 
     @property
     def core(self) -> Replica:
@@ -67,7 +67,7 @@ class Seen:
 
 
 class PaxosWatch:
-    """The watch of one run on the engines of Paxos partitions."""
+    """Hooks into the engines of Paxos partitions of one run."""
 
     def __init__(self, world: World, ledger: Ledger) -> None:
         self._world = world
@@ -77,7 +77,7 @@ class PaxosWatch:
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        """Looks, for as long as this is open."""
+        """Installs the hooks while the context is open."""
         with ExitStack() as stack:
             for owner, name, replacement in (
                 (PaxosReplica, "__init__", self._opened),
@@ -196,7 +196,8 @@ class PaxosWatch:
             seen.log.accepts_in_memory(engine_id, persist.records)
 
     def _answers_itself(self, seen: Seen, chosen: Chosen) -> None:
-        """A leader that may forget counts its own acceptance before it is durable, and sends itself no answer."""
+        """Notes a value that a leader counts as accepted by itself before it is durable, without a message to
+        itself."""
         core = seen.core
         if core.metadata.may_forget and seen.actor.engine_id in chosen.accepted_by:
             accepted = replace(core.slots[chosen.position], learned=False)

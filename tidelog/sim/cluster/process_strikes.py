@@ -1,4 +1,4 @@
-"""Faults of processes, power and clocks."""
+"""Faults of processes, power and clocks: crashes, pauses, stops, drifting clocks."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from tidelog.sim.cluster.world import World
 from tidelog.sim.kit.machine import ConnectionLost, Machine
 
 STOP_S_MAX = 20.0
-"""After that a service manager kills what does not stop."""
+"""Seconds after which a service manager kills a broker that does not stop."""
 CRASHES_MAX = 50
 UP_S_MAX = 2.0
-"""How long a crash loop waits for the process to come up before it dies again."""
+"""Seconds for which a crash loop waits for the broker to come up before it dies again."""
 LOOK_S = 0.02
 PARTS = 3
 
 
 class ProcessStrikes:
-    """The faults of processes, power and clocks of one run."""
+    """Carries out the faults of processes, power and clocks."""
 
     def __init__(self, world: World) -> None:
         self._world = world
 
     def effects(self) -> Effects:
-        """Returns the strikes by kind."""
+        """Returns the functions that carry out these faults, by the fault's name."""
         return {
             "crash": self._crash,
             "kill": self._kill,
@@ -59,7 +59,7 @@ class ProcessStrikes:
         await asyncio.gather(*(self._crash(_of(strike, node), rng) for node in self._world.swarm.nodes))
 
     async def _crash_loop(self, strike: Strike, rng: random.Random) -> None:
-        """Has a broker die again as soon as it is up, several times."""
+        """Ends a broker again as soon as it is up, several times."""
         keeper = self._world.keepers[strike.nodes[0]]
         for _ in range(1 + int(strike.amount**2 * CRASHES_MAX)):
             async with keeper.down(rng.choice((Machine.kill, Machine.cut_power))):
@@ -78,7 +78,7 @@ class ProcessStrikes:
         machine.resume()
 
     async def _pauses_in_turn(self, strike: Strike, rng: random.Random) -> None:
-        """Some of the nodes, and others as soon as these go on (Redpanda's cheapest finder of bugs)."""
+        """Pauses some of the nodes, then others as soon as these go on (Redpanda's cheapest finder of bugs)."""
         for _ in range(1 + int(strike.amount * 4)):
             group = rng.sample(strike.nodes, rng.randint(1, len(strike.nodes)))
             for node in group:
@@ -88,8 +88,9 @@ class ProcessStrikes:
                 self._world.machine(node).resume()
 
     async def _relay(self, strike: Strike, rng: random.Random) -> None:
-        """Three groups: the first is paused while the others work; the second loses its power, the third is paused; the
-        first goes on with what it remembers, and the second comes back to it (a finding of Jepsen on NATS)."""
+        """Disturbs three groups in turn: the first is paused while the others work; the second loses its power and the
+        third is paused; the first goes on with what it remembers, and the second comes back to it (a finding of Jepsen
+        on NATS)."""
         nodes = rng.sample(self._world.swarm.nodes, len(self._world.swarm.nodes))
         sleepers, losers, others = (nodes[part::PARTS] for part in range(PARTS))
         for node in sleepers:
@@ -110,7 +111,7 @@ class ProcessStrikes:
             await asyncio.sleep(strike.lasts_s)
 
     async def stop_in_order(self, machine: Machine) -> None:
-        """Stops a broker as a service manager does, in the end by force."""
+        """Stops a broker as a service manager does, killing it after `STOP_S_MAX` seconds."""
         try:
             if machine.is_up:
                 async with asyncio.timeout(STOP_S_MAX):
@@ -133,7 +134,7 @@ class ProcessStrikes:
             machine.time.change_rate(1 + rng.uniform(-bound, bound), self._world.true_time)
 
     async def _jump(self, strike: Strike, rng: random.Random) -> None:
-        """The wall clock is set; nothing may depend on it."""
+        """Sets the wall clocks of the nodes up to an hour off; nothing may depend on them."""
         for node in strike.nodes:
             self._world.machine(node).clock.wall_skew_ms = rng.randint(-3_600_000, 3_600_000)
 

@@ -1,8 +1,8 @@
-"""Reads that fail: sectors of one broker's disk give EIO until they are written again.
+"""Faults of reads: sectors of one broker's disk give EIO until they are written again.
 
-A log's sectors go only if what they held is whole elsewhere; a catalog's, metainfo's or snapshot's, without which a
-replica may have to be taken for lost, only if the disk could do without that replica. Of metainfo there are two copies:
-one of them may go at any time.
+Sectors of a log are hit only if their batches are intact elsewhere; sectors of a catalog, metainfo or snapshot, without
+which a replica may have to be taken for lost, only if the disk could do without that replica. Of metainfo there are two
+copies: one of them may be hit at any time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ONE_METAINFO = "metainfo.0"
 
 
 class ReadStrikes:
-    """The strikes of one run. Their first node is the one whose disk is hit."""
+    """Carries out the faults of reads; a fault's first node is the one whose disk is hit."""
 
     def __init__(self, world: World, ledger: Ledger, data_rot: DataRot) -> None:
         self._world = world
@@ -36,7 +36,7 @@ class ReadStrikes:
         self._copies = GoodCopies(world, ledger)
 
     def effects(self) -> Effects:
-        """Returns them by kind."""
+        """Returns the functions that carry out these faults, by the fault's name."""
         return {
             "unreadable log": self._log,
             "unreadable catalog": self._catalog,
@@ -69,7 +69,7 @@ class ReadStrikes:
             self._hit_one(node, [one for one in self._files_of_partitions(node) if CATALOG in one[1]], rng)
 
     async def _metainfo(self, strike: Strike, rng: random.Random) -> None:
-        """Hits one copy of a partition's or of the metadata log's, or both of a partition's."""
+        """Makes one metainfo copy of a partition or of the metadata log unreadable, or both copies of a partition's."""
         node = self._data_rot.holder(strike, rng)
         async with blackout(self._world, strike, rng, (node,)):
             files = self._copies.medium(node).walk()
@@ -96,7 +96,7 @@ class ReadStrikes:
             self._hit(node, path, rng.randrange(len(files[path].durable)), SECTOR_BYTES)
 
     def _files_of_partitions(self, node: int) -> Iterator[tuple[PartitionId, str]]:
-        """Yields the files of partitions that this disk could do without."""
+        """Yields the files of partitions whose copy on this disk is dispensable."""
         for path, file in self._copies.medium(node).walk().items():
             for partition_id in self._ledger.books:
                 is_its = path.startswith(f"{log_directory(partition_id)}/") and bool(file.durable)
@@ -104,7 +104,7 @@ class ReadStrikes:
                     yield partition_id, path
 
     def _hit_one(self, node: int, found: list[tuple[PartitionId, str]], rng: random.Random, other: str = "") -> None:
-        """Makes a sector of one of these files unreadable; or all of it, and of the other beside it."""
+        """Makes one sector of a drawn file unreadable; or the whole file and the file named `other` beside it."""
         if not found:
             self._world.truth.saw("fault withheld")
             return

@@ -1,7 +1,8 @@
-"""Eyes on what brokers refuse of each other: among correct brokers that is nothing, whatever befalls them.
+"""Observes what brokers refuse of each other: among correct brokers that is nothing, whatever faults there are.
 
-That a process is not registered yet, as far as another has read, may be; that it speaks for another, or of what cannot
-be, may not. A run with forged messages only counts.
+One refusal is allowed: that the sender's process is not registered yet, as far as the receiver has read the metadata. A
+request in another broker's name, or with impossible content, is a violation. In a run with forged messages refusals are
+only counted.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from tidelog.transport.peer.frames import BadFrame, MessageCodec
 
 
 class RefusalWatch:
-    """Watches one run."""
+    """Hooks into the brokers' refusals in one run."""
 
     def __init__(self, scenario: Scenario, truth: Truth) -> None:
         self._truth = truth
@@ -30,7 +31,7 @@ class RefusalWatch:
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        """Looks, for as long as this is open."""
+        """Installs the hooks while the context is open."""
         refuse, decode, doubt = PeerService._refused, MessageCodec.message, Common.doubt
 
         def refused(service: PeerService, caller: Hello, message: Any, error: TidelogError) -> None:

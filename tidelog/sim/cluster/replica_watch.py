@@ -1,4 +1,4 @@
-"""Eyes on the replicas: what logs, leaders and followers of the shipped code do is told to the ledger."""
+"""Observes the replicas: passes what logs, leaders and followers of the shipped code do to the ledger."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tidelog.storage.truncator import Truncator
 
 
 class ReplicaWatch:
-    """The watch of one run on its replicas."""
+    """Hooks into the replicas of one run."""
 
     def __init__(self, world: World, ledger: Ledger) -> None:
         self._world = world
@@ -40,7 +40,7 @@ class ReplicaWatch:
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        """Looks, for as long as this is open."""
+        """Installs the hooks while the context is open."""
         with ExitStack() as stack:
             for owner, name, replacement in (
                 (LogOpener, "open_log", self._open_log),
@@ -152,7 +152,7 @@ class ReplicaWatch:
         return execute
 
     def _repair(self, original: Any) -> Any:
-        """Before anybody hears of it: with the batch in its place, a leader may call more committed."""
+        """Notes a repaired batch as soon as it is in its place, since a leader may commit more because of it."""
 
         def repair(mender: Mender, data: Any, *args: Any, **kwargs: Any) -> Repair:
             verdict: Repair = original(mender, data, *args, **kwargs)

@@ -1,7 +1,7 @@
-"""Faults that look for their victim: a partition's leader, its followers, the active controller.
+"""Faults that hit a role: a partition's leader, its followers, the active controller.
 
-Most of what can go wrong needs one certain broker to be away at one certain time, and a victim drawn blindly is mostly
-another. Who has which role is read from the truth when the fault begins; `amount` says which partition.
+Most bugs need one certain broker to be away at one certain time, and a node drawn blindly is mostly another one. The
+broker with the role is looked up in the true metadata when the fault begins; `amount` selects the partition.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from tidelog.sim.kit.machine import Machine
 
 SESSION = "broker.session.timeout.ms"
 SESSION_MS = 9_000
-"""The setting's default."""
+"""Default of the setting `broker.session.timeout.ms`, in ms."""
 STEP_S_MAX = 3.0
 
 
 class RoleStrikes:
-    """The strikes of one run that look for their victim."""
+    """Carries out the faults that hit a role."""
 
     def __init__(self, world: World) -> None:
         self._world = world
 
     def effects(self) -> Effects:
-        """Returns the strikes by kind."""
+        """Returns the functions that carry out these faults, by the fault's name."""
         return {
             "leader dies": self._leader_dies,
             "leader sleeps": self._leader_sleeps,
@@ -50,26 +50,26 @@ class RoleStrikes:
             await self._down(int(info.leader), strike.lasts_s, rng)
 
     async def _leader_sleeps(self, strike: Strike, rng: random.Random) -> None:
-        """Until another leads: it wakes up as a zombie."""
+        """Pauses a leader for one to three session timeouts, so that it resumes as a zombie."""
         if (info := self._led(strike)) is not None:
             await self._sleep(int(info.leader), rng)
 
     async def _leader_without_followers(self, strike: Strike, rng: random.Random) -> None:
-        """It is heard of by the controller, and by nobody who copies from it."""
+        """Cuts a leader off from its followers, while it still reaches the controller."""
         if (info := self._led(strike)) is not None:
             controller = self._world.truth.image.controller_id
             followers = [int(node) for node in info.replicas if node not in (info.leader, controller)]
             await self._part(int(info.leader), followers, strike.lasts_s)
 
     async def _leader_without_controller(self, strike: Strike, rng: random.Random) -> None:
-        """It goes on with its followers, and nobody who decides hears of it."""
+        """Cuts a leader off from the controller, while its followers still reach it."""
         if (info := self._led(strike)) is not None:
             controller = int(self._world.truth.image.controller_id)
             others = [node for node in self._world.swarm.nodes if node not in info.replicas or node == controller]
             await self._part(int(info.leader), others, strike.lasts_s)
 
     async def _last_one_leaves(self, strike: Strike, rng: random.Random) -> None:
-        """The followers die one by one, then the leader, which alone has everything; they come back before it."""
+        """Stops the followers one by one, then the leader, which alone has every record; they come back before it."""
         if (info := self._led(strike)) is None:
             return
         leader = int(info.leader)
@@ -115,7 +115,7 @@ class RoleStrikes:
             await self._sleep(node, rng)
 
     async def _controller_alone(self, strike: Strike, rng: random.Random) -> None:
-        """Cut off from the other voters; brokers that don't vote still reach it."""
+        """Cuts the controller off from the other voters; brokers that do not vote still reach it."""
         if (node := self._controller()) is not None:
             others = [int(voter.node_id) for voter in self._world.voters if voter.node_id != node]
             await self._part(node, others, strike.lasts_s)

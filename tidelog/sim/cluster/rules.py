@@ -1,5 +1,5 @@
-"""The rules that hold for the metadata log and for what it means. That there is only one such log, and only one image
-of each prefix, is for `Truth` itself to see to.
+"""Rules for the metadata log and its meaning. That there is only one such log, and one image of each prefix, is checked
+by `Truth` itself.
 
 | rule | in words |
 |---|---|
@@ -46,7 +46,8 @@ class Controllers(Rule):
 
 
 class Registrations(Rule):
-    """A process whose broker an operator removed may be registered again: as if it had been removed just before."""
+    """The rule that a process registers once, and that broker epochs never go back. A process whose broker an operator
+    removed may register again."""
 
     name = "registrations"
 
@@ -96,7 +97,8 @@ def _epochs(was: PartitionInfo, now: PartitionInfo) -> Iterator[str]:
 
 
 class FencedBrokers(Rule):
-    """Once a whole entry is applied; its records take one thing after the other."""
+    """The rule that fenced brokers lead no partition, checked once a whole entry is applied, since its records take
+    effect one after the other."""
 
     name = "fenced brokers"
 
@@ -204,14 +206,14 @@ class Snapshots(Rule):
             yield from self.taken(record.position, record.root_hash)
 
     def taken(self, position: int, root_hash: str) -> Iterator[str]:
-        """Judges a snapshot of this position: all snapshots of it have one hash."""
+        """Checks that all snapshots of this position have one hash."""
         known = self._hashes.setdefault(position, root_hash)
         if known != root_hash:
             yield f"the snapshot at {position} has hashes {known} and {root_hash}"
 
 
 def all_rules() -> list[Rule]:
-    """A fresh set, for one run."""
+    """Returns new instances of all rules, for one run."""
     kinds = (
         Controllers,
         Registrations,

@@ -1,4 +1,4 @@
-"""Runs a scenario: one process, one clock, all of the cluster.
+"""Runs a scenario: one process, one virtual clock, all brokers of the cluster.
 
 founders start -> come up -> faults and orders, side by side -> healing -> the last checks
 """
@@ -46,18 +46,19 @@ SHRINK_RUNS_MAX = 300
 
 
 def run_seed(seed: int, mix: Mix | None = None, groups: bool | None = None, families: Sequence[Family] = ON) -> Outcome:
-    """Runs one seed to its end, with topics that commit as `mix` says, or as the seed does; so with consumer groups.
-    Faults of these `families` are added."""
+    """Runs one seed to its end. `mix` (commit protocols) and `groups` (consumer groups) override what the seed draws;
+    faults of these `families` are added."""
     return run_scenario(draw_scenario(seed, mix, groups, families))
 
 
 def run_story(family: Family, seed: int) -> Outcome:
-    """Runs the story of one seed."""
+    """Runs the short scenario of a seed about one family of faults (`draw_story`)."""
     return run_scenario(draw_story(family, seed))
 
 
 def shrink(scenario: Scenario, *, runs_max: int = SHRINK_RUNS_MAX) -> Scenario:
-    """A smaller scenario that breaks the same rule as this one, which must fail; after `runs_max` runs at most."""
+    """Returns a smaller scenario that breaks the same rule as this one, after `runs_max` runs at most. The scenario
+    must fail."""
     broken = _broken_rules(run_scenario(scenario))
     assert broken, "this scenario does not fail"
 
@@ -72,9 +73,9 @@ def _broken_rules(outcome: Outcome) -> set[str]:
 
 
 def run_scenario(scenario: Scenario, *, keeps_events: bool = False) -> Outcome:
-    """Runs a scenario to its end. An error that nobody handled is a violation too.
+    """Runs a scenario to its end. An error that no code handled is a violation too.
 
-    What happened is told line by line if the run has failed, or with `keeps_events`.
+    The outcome has the events line by line if the run has failed, or with `keeps_events`.
     """
     ledger = Ledger()
     truth = Truth([*all_rules(), ledger])
@@ -105,7 +106,7 @@ def run_scenario(scenario: Scenario, *, keeps_events: bool = False) -> Outcome:
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Garbage is collected between runs: within one, when that happens must not matter to anything."""
+    """Turns garbage collection off during a run, so that its timing cannot affect the run."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -202,7 +203,7 @@ async def _join(world: World, node: int, at_s: float) -> None:
 async def _take(
     step: Step, number: int, nemesis: Nemesis, administrators: Administrators, movers: Movers, groups: Groups
 ) -> None:
-    """Takes a step of the scenario when it is time."""
+    """Carries out a step of the scenario at its time."""
     await asyncio.sleep(step.at_s)
     if isinstance(step, Strike):
         await nemesis.strike(step)
@@ -216,7 +217,7 @@ async def _take(
 
 
 async def _look(world: World) -> None:
-    """Compares images, from time to time."""
+    """Compares all brokers' images with the true metadata, from time to time."""
     while True:
         await asyncio.sleep(LOOK_S)
         for node, machine in world.running():

@@ -1,4 +1,4 @@
-"""A scenario: all that determines a run. Drawn whole from one number, and made smaller piece by piece when it fails.
+"""A scenario: all that determines a run. It is drawn from one number, and made smaller piece by piece when it fails.
 
 Swarm testing (Groce et al., ISSTA 2012; TigerBeetle's VOPR): each seed draws its own parameters and its own few kinds
 of faults, because a run with a bit of everything rarely shows what two or three kinds do to each other.
@@ -17,34 +17,34 @@ from tidelog.sim.cluster.traffic import Traffic
 
 
 class Swarm(msgspec.Struct, frozen=True):
-    """The parameters of one run. Seconds of virtual time; chances are 0 to 1."""
+    """Parameters of one run. Times are seconds of virtual time; chances are 0 to 1."""
 
     voters: int
     """Brokers that found the cluster; their node ids are 1 and up."""
     learners: int
     """Brokers that join it; their node ids follow."""
     chaos_s: float
-    """How long faults and orders go on, after that."""
+    """Seconds for which faults and orders go on after the start."""
     delay_min_s: float
     delay_mean_s: float
     """The mean delay of a frame, one way."""
     disk_delay_s: float
-    """Mean, of a blocking call."""
+    """Mean seconds of a blocking call to the disk."""
     clock_drift: float
-    """Clocks run at rates in 1 +- this."""
+    """Largest deviation of a clock's rate: rates are drawn from 1 minus this to 1 plus this."""
     restart_s: float = 0.3
-    """Until a service manager starts again what has ended."""
+    """Seconds until a service manager restarts a broker that has ended."""
     patience_s: float = 0.0
-    """How long clients wait for a broker's answer before they ask another one; 0: as long as it takes."""
+    """Seconds that clients wait for a broker's answer before they ask another one; 0: without limit."""
     is_calm_at_first: bool = True
-    """False: faults begin with the founding of the cluster."""
+    """True if faults begin only when the founders are up; False if they begin with the bootstrap of the cluster."""
     settings: dict[str, int | str] = {}
     """The settings of every broker, by dotted name."""
     first_level: tuple[int, ...] = ()
-    """Brokers that speak the first feature level alone, as those of the oldest version do. A majority of the founders,
-    or none: a cluster begins at the level of those that its first controller hears."""
+    """Nodes that support the first feature level only, as brokers of the oldest version do. A majority of the founders,
+    or none: the first controller sets the cluster's level by the brokers that it hears."""
     has_secret: bool = False
-    """True if the brokers prove to each other that they know a secret."""
+    """True if the brokers authenticate each other by a shared secret."""
     traffic: Traffic = Traffic()
     """Topics with data, and their clients."""
     groups: GroupTraffic = GroupTraffic()
@@ -60,10 +60,11 @@ class Swarm(msgspec.Struct, frozen=True):
 
 
 class Strike(msgspec.Struct, frozen=True, tag=True):
-    """A fault, with its end. What `nodes` and `amount` mean is up to the kind (`tidelog.sim.cluster.nemesis`)."""
+    """A fault with its duration. The meaning of `nodes` and `amount` depends on the kind
+    (`tidelog.sim.cluster.nemesis`)."""
 
     at_s: float
-    """After the beginning: when the cluster first came up, or when its founders start."""
+    """Seconds after the beginning: after the cluster first came up, or after its founders start."""
     kind: str
     nodes: tuple[int, ...]
     lasts_s: float
@@ -71,7 +72,7 @@ class Strike(msgspec.Struct, frozen=True, tag=True):
 
 
 Effects = dict[str, Callable[[Strike, random.Random], Awaitable[None]]]
-"""The coroutine functions that carry out strikes, by kind."""
+"""Coroutine functions that carry out faults, by the fault's name."""
 
 
 class Order(msgspec.Struct, frozen=True, tag=True):
@@ -81,7 +82,7 @@ class Order(msgspec.Struct, frozen=True, tag=True):
     kind: str
     via: int
     target: int
-    """The number of a topic, counted round; or a number to be set."""
+    """Number that selects a topic (modulo their number), or a value to be set."""
     timeout_s: float
 
 
@@ -89,7 +90,7 @@ Step = Strike | Order | Mishap
 
 
 class Scenario(msgspec.Struct, frozen=True):
-    """Give it to `run_scenario`, and the same happens again."""
+    """All that determines a run: `run_scenario` replays the same run from it."""
 
     seed: int
     swarm: Swarm
@@ -105,12 +106,12 @@ def encode_scenario(scenario: Scenario) -> str:
 
 
 def decode_scenario(text: str) -> Scenario:
-    """Raises `msgspec.DecodeError`."""
+    """Reads a scenario from JSON. Raises `msgspec.DecodeError`."""
     return msgspec.json.decode(text, type=Scenario)
 
 
 def simpler(scenario: Scenario) -> Iterator[Scenario]:
-    """Scenarios in which less happens."""
+    """Yields simpler scenarios for shrinking: with fewer parts, or shorter faults."""
     for swarm in _simpler_swarms(scenario.swarm):
         yield structs.replace(scenario, swarm=swarm)
     for number, step in enumerate(scenario.steps):

@@ -1,8 +1,7 @@
-"""The true content of each replica's log, batch by batch: the shadow of a log, which outlives the process that wrote
-it.
+"""The true content of each replica's log, batch by batch (`Shadow`), kept while the process that wrote it is down.
 
-A shadow follows its log: what is appended, truncated, and what was there when the log was opened. While nobody has the
-log open, it stays as it was when its process ended.
+A shadow follows its log: appends, truncations, and what was there when the log was opened. While no process has the log
+open, it stays as it was when its process ended.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ READ_BYTES = 1 << 20
 
 
 class Held(NamedTuple):
-    """A batch in a log."""
+    """A batch in a log: offsets, leader epoch and digest of its bytes."""
 
     base: int
     end: int
-    """The end offset, exclusive."""
+    """End offset, exclusive."""
     epoch: int
     digest: int
 
@@ -36,9 +35,7 @@ def held(batch: RecordBatch) -> Held:
 
 
 class Shadow:
-    """The shadow of one replica's log. The first `agreed` batches of the partition's book were compared with it
-    already, and are the same.
-    """
+    """True content of one replica's log. Its first `agreed` batches were already found equal to the committed ones."""
 
     def __init__(self, node: int, partition_id: PartitionId) -> None:
         self.node = node
@@ -48,7 +45,7 @@ class Shadow:
         """The batches by base offset, in order."""
         self.agreed = 0
         self.is_rotten = False
-        """Damaged on the disk: what cannot be read is what it was."""
+        """True if the copy was damaged on its disk; batches that cannot be read then still count as before."""
         self._start = self._durable = 0
         self._damaged: set[tuple[int, int | None]] = set()
 
@@ -69,14 +66,14 @@ class Shadow:
 
     @property
     def damaged(self) -> set[tuple[int, int | None]]:
-        """Offset and epoch of each batch that is damaged here, though its row is sound."""
+        """Base offset and leader epoch of each batch that is damaged here while its catalog row is intact."""
         if self.log is None:
             return self._damaged
         return {(damage.start, damage.epoch) for damage in self.log.damage.ranges() if damage.epoch is not None}
 
     def has_lost(self, batch: Held) -> bool:
-        """True if the disk was damaged, and all that the open log says of this batch's offsets is that they are lost:
-        by a row that names the batch, or without one. In none of them does it have anything else."""
+        """Returns True if the disk was damaged, and the open log says of this batch's offsets only that they are
+        damaged, with a catalog row for the batch or without one. The log has nothing else at these offsets."""
         if self.log is None or not self.is_rotten:
             return False
         is_damaged = any(
@@ -93,7 +90,7 @@ class Shadow:
 
     @property
     def last(self) -> Held | None:
-        """The last batch that is whole here."""
+        """Last batch in the log that is intact."""
         return next(reversed(self.batches.values()), None)
 
     def acknowledged(self, *, is_volatile: bool) -> int:
@@ -103,7 +100,8 @@ class Shadow:
     # -- what happens to the log -------------------------------------------------------------------------------------
 
     def opened(self, log: PartitionLog) -> None:
-        """Takes in that a process has opened the log, and reads what it holds now. Raises as reads of the disk do."""
+        """Notes that a process has opened the log, and reads what the log holds now. Raises what reads of the disk
+        raise."""
         self.log, self.agreed = log, 0
         kept = self.batches if self.is_rotten else {}
         found = {base: batch for base, batch in kept.items() if batch.end <= log.log_end_offset}
@@ -114,13 +112,13 @@ class Shadow:
         self.batches.update((batch.base, batch) for batch in batches)
 
     def repaired(self, batches: Iterable[Held]) -> None:
-        """Copies were put back where the log was damaged: by rot, or by the power cut that tore them."""
+        """Notes that batches were restored where the log was damaged."""
         self.appended(batches)
         self.batches = dict(sorted(self.batches.items()))
         self.agreed = 0
 
     def truncated(self) -> list[Held]:
-        """The log was made shorter: what was dropped."""
+        """Notes that the log was made shorter; returns the dropped batches."""
         assert self.log is not None
         end = self.log.log_end_offset
         dropped = [batch for batch in self.batches.values() if batch.end > end]
@@ -130,7 +128,7 @@ class Shadow:
         return dropped
 
     def closed(self, *, is_power_cut: bool) -> None:
-        """The process has ended."""
+        """Notes that the process has ended; after a power cut only durable batches stay."""
         if self.log is None:
             return
         self._start, self._durable, self._damaged = self.log.log_start_offset, self.log.durable_offset, self.damaged
@@ -140,14 +138,14 @@ class Shadow:
             self.agreed = 0
 
     def wiped(self) -> None:
-        """The disk is another one."""
+        """Notes that the disk was replaced or its directory lost."""
         self.log, self.batches, self.agreed = None, {}, 0
         self._start, self._durable, self._damaged = 0, 0, set()
 
 
 def read_batches(log: PartitionLog, *, skips_damage: bool = False, torn: Container[int] = ()) -> list[Held]:
-    """All that a log shows, up to the first damage, or but for what is damaged: what was given up is passed, and so are
-    `torn` offsets that are damaged."""
+    """Returns the batches that a log shows, up to the first damage, or to the end without the damaged ones if
+    `skips_damage`. Given-up offsets, and `torn` offsets that are damaged, are skipped."""
     found: list[Held] = []
     offset = log.log_start_offset
     while offset < log.log_end_offset:
@@ -164,7 +162,8 @@ def read_batches(log: PartitionLog, *, skips_damage: bool = False, torn: Contain
 
 
 def ends_at(log: PartitionLog, torn: Container[int] = ()) -> int:
-    """The end of what can be read without a gap, but for `torn` offsets."""
+    """Returns the end offset of what can be read without a gap, except for `torn` offsets and those whose loss was
+    accepted."""
     batches = read_batches(log, torn=torn)
     end = log.damage.lost.past(batches[-1].end if batches else log.log_start_offset)
     while end in torn:

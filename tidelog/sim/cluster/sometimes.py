@@ -1,4 +1,4 @@
-"""States that a batch of runs must reach now and then, or its silence means nothing."""
+"""Names of events that a large batch of runs must reach now and then; otherwise its success proves little."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LOGGED: Mapping[str, str] = {
     "could not be changed now": "voter change failed",
     "is not heard of; it is fenced": "broker fenced for its silence",
 }
-"""A part of what is logged, and what it counts as."""
+"""Names of counted events, by a text in a broker's log line."""
 
 RECORDED: Mapping[type, str] = {
     BrokerFenced: "broker fenced",
@@ -58,7 +58,7 @@ DATA_SEEN = (
     "unclean election",
     "uncommitted tail truncated",
 )
-"""The states of replication."""
+"""Events of replication that runs with in-sync replicas must reach."""
 
 MAJORITY_SEEN = (
     "client: copy read",
@@ -79,9 +79,8 @@ MAJORITY_SEEN = (
     "replica jumps to a floor",
     "voters of a partition changed",
 )
-"""The states of partitions that commit by majority. Frames in order hardly ever bring about holes, voids, and promises
-that tell of faulty slots: `tidelog.sim.paxos` shows those.
-"""
+"""Events that runs with Paxos partitions must reach. Frames in order hardly ever bring about holes, voids, and promises
+with faulty slots: `tidelog.sim.paxos` covers those."""
 
 GROUPS_SEEN = (
     "group: commit of an expelled member refused",
@@ -98,7 +97,7 @@ GROUPS_SEEN = (
     "shard loaded with live members",
     *(f"mishap: {kind}" for kind in MISHAPS),
 )
-"""The states of consumer groups."""
+"""Events that runs with consumer groups must reach."""
 
 RUNS_WITH_GROUPS = "runs with groups"
 
@@ -133,11 +132,11 @@ SEEN = (
 
 STEPS = (*(f"fault: {kind}" for kind in STRIKES), *(f"order: {kind}" for kind in MOVES))
 SOMETIMES = tuple(sorted({*SEEN, *LOGGED.values(), *RECORDED.values(), *STEPS}))
-"""A batch in which one of them was never seen has failed."""
+"""Events that every large batch must reach, or it has failed."""
 
 
 def runs_with(protocol: str) -> str:
-    """The counter of runs that have topics of this commit protocol."""
+    """Returns the name of the counter of runs that have topics with this commit protocol."""
     return f"runs with {protocol}"
 
 
@@ -146,11 +145,12 @@ SOMETIMES_WITH: Mapping[str, tuple[str, ...]] = {
     runs_with(PAXOS): MAJORITY_SEEN,
     RUNS_WITH_GROUPS: GROUPS_SEEN,
 }
-"""So has one with enough runs of a kind, in which something was never seen that only happens in these."""
+"""Events that a batch must reach if it has enough runs of a kind, by the counter of such runs."""
 
 
 def count_logs(truth: Truth, logs: Sequence[Mapping[str, Any]]) -> None:
-    """Counts what brokers logged. One that died of an error that nobody foresaw is a violation."""
+    """Counts events by the brokers' log lines. A logged error that is neither a disk error nor a crash is a
+    violation."""
     count_logged(truth.counters, logs, LOGGED)
     for entry in logs:
         error = entry.get("exc_info")
@@ -163,7 +163,7 @@ def _is_of_a_disk(error: BaseException) -> bool:
 
 
 def count_steps(truth: Truth) -> None:
-    """Counts what the log says has happened."""
+    """Counts events by the records of the metadata log."""
     storages: dict[int, str] = {}
     for record in truth.records.values():
         truth.saw(RECORDED.get(type(record), ""), type(record) in RECORDED)

@@ -1,8 +1,8 @@
-"""Short scenarios about one family of faults: write, have it acknowledged, take all brokers down, hit a disk, start
-them in some order, read everything.
+"""Short scenarios about one family of faults: write, be acknowledged, take all brokers down, hit a disk, start the
+brokers in some order, read everything.
 
-A walk meets such an hour rarely, and amid much else. A story is nothing but that hour, in a small cluster, so that a
-thousand of them take minutes.
+A random scenario reaches such a sequence rarely. A short one has nothing else, in a small cluster, so that a thousand
+of them take minutes.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from tidelog.sim.kit.seeds import stream
 FACTOR = 3
 WRITERS = 4
 PATIENCE_S = 1.0
-"""The patience of the Python clients (`tidelog.transport.presence`), in seconds."""
+"""Seconds that the Python clients wait before they ask another broker (`tidelog.transport.presence`)."""
 HUNG_S = 8.0
 FORGED_S = 2.5
 ANSWERS_PART = 0.25
-"""In this part of the stories answers are forged, and in the others what is asked."""
+"""Share of the scenarios with forged messages in which answers are forged; in the others requests are."""
 BESIDE_FORGED = ("crash", "kill", "isolate", "pause", "power cut of all")
 ALL_BUT_ONE_SHARE = 0.4
-"""The part of the stories about ends of logs in which a single good copy is left."""
+"""Share of the scenarios about ends of logs in which a single good copy is left."""
 
 
 def draw_story(family: Family, seed: int) -> Scenario:
-    """Returns the story of a seed; the same in every process."""
+    """Returns the short scenario of a seed about a family of faults; the same in every process."""
     rng = stream(seed, f"story of {family}")
     if family is Family.HUNG:
         return _draw_hung(seed, rng)
@@ -61,7 +61,7 @@ def draw_story(family: Family, seed: int) -> Scenario:
 
 
 def _draw_hung(seed: int, rng: random.Random) -> Scenario:
-    """Brokers as they are shipped, and one of them hangs under several clients."""
+    """Draws a scenario in which one of three brokers with shipped settings hangs, under several producers."""
     swarm = _draw_swarm(rng, 1, is_paxos=rng.random() < 0.5)
     topic = structs.replace(swarm.traffic.topics[0])
     topic.configs["min.insync.replicas"] = rng.choice(("1", "2"))
@@ -74,7 +74,7 @@ def _draw_hung(seed: int, rng: random.Random) -> Scenario:
 
 
 def _draw_forged(seed: int, rng: random.Random) -> Scenario:
-    """Forged messages while the cluster works, and while a machine or two of it fail."""
+    """Draws a scenario with forged messages while the cluster works, and while up to three other faults occur."""
     is_paxos = rng.random() < 0.4
     kind = rng.choice([kind for kind in forged_strikes.MESSAGES if not (is_paxos and kind == forged_strikes.FOLLOWER)])
     if stream(seed, "forged answers").random() < ANSWERS_PART:

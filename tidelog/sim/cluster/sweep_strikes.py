@@ -1,7 +1,8 @@
-"""Patterns of damage: of each of the last four entries of a log, any copies are damaged but one (CTRL, FAST '18).
+"""Faults by pattern of damage: of each of the last four entries of a log, any copies are damaged but one (CTRL, FAST
+'18).
 
-A pattern is a number below 7^4: its digits, to the base of 7, say of each entry which of three replicas lose their
-copy. So 2,401 stories try every pattern out of which everything can be had back.
+A pattern is a number below 7^4: each of its digits, to the base of 7, says for one entry which of three replicas lose
+their copy. So 2,401 scenarios try every pattern that leaves a good copy of each entry.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from tidelog.sim.kit import rot
 
 ENTRIES = 4
 MASKS = 7
-"""Ways to damage some of three copies, or none, and not all."""
+"""Ways to damage some of three copies, or none, but not all."""
 PATTERNS = MASKS**ENTRIES
 
 
 class SweepStrikes:
-    """The strikes of one run. Their nodes are the replicas of the pattern, and their amount is its number. A walk draws
-    one node, which comes first, and a part of all patterns."""
+    """Carries out patterns of damage. A fault's nodes are the replicas in the order of the pattern's bits, its amount
+    is the pattern's number. A random scenario names one node, which comes first, and a fraction of all patterns."""
 
     def __init__(self, world: World, ledger: Ledger, tails: TailStrikes) -> None:
         self._world = world
@@ -35,7 +36,7 @@ class SweepStrikes:
         self._entries = tails.entries
 
     def effects(self) -> Effects:
-        """Returns them by kind."""
+        """Returns the functions that carry out these faults, by the fault's name."""
         return {"pattern of a partition": self._partition, "pattern of the metadata log": self._metadata_log}
 
     async def _partition(self, strike: Strike, rng: random.Random) -> None:
@@ -56,7 +57,7 @@ class SweepStrikes:
             self._world.truth.saw("pattern of damage", bool(hit))
 
     def _last(self, partition_id: PartitionId) -> list[int]:
-        """Returns the offsets of the last entries that are committed; none if nothing may be damaged."""
+        """Returns the base offsets of the last committed batches of a partition; none if nothing may be damaged."""
         copies = [
             copy
             for node in self._ledger.replicas(partition_id)
@@ -65,7 +66,7 @@ class SweepStrikes:
         return sorted({batch.base for copy in copies for batch in copy.batches})[-ENTRIES:]
 
     def _draw(self, partition_id: PartitionId, strike: Strike, nodes: Sequence[int]) -> list[Copy]:
-        """Returns what the pattern damages, as far as a good copy of everything is left."""
+        """Returns the copies that the pattern damages, leaving out entries that would have no good copy left."""
         hit: list[Copy] = []
         for base, mask in zip(self._last(partition_id), _masks(strike), strict=False):
             more = [
@@ -97,13 +98,13 @@ class SweepStrikes:
 
 
 def _masks(strike: Strike) -> list[int]:
-    """Returns, for each entry, the replicas whose copy goes, a bit each."""
+    """Returns, for each entry, a bit mask of the replicas whose copy is damaged."""
     number = int(strike.amount if strike.amount >= 1 else strike.amount * PATTERNS)
     return [number // MASKS**entry % MASKS for entry in range(ENTRIES)]
 
 
 def _in_order(strike: Strike, replicas: Sequence[int]) -> list[int]:
-    """Returns the replicas of a pattern, those of the strike first."""
+    """Returns the replicas in the order of the pattern's bits: the fault's nodes first."""
     first = [node for node in strike.nodes if node in replicas]
     return [*first, *(node for node in replicas if node not in first)]
 

@@ -1,8 +1,8 @@
-"""Damage to the end of a log, before anything behind it vouches for it.
+"""Faults that damage the last batch of a log, before a later write has recorded it as durable.
 
-All brokers die within a breath of an acknowledgement, and the last batch that a disk has of a partition turns over a
-bit, or into zeros: in a log, in the journal of a Paxos replica, in both, or the last entry of the metadata log. The row
-that names the batch stays sound, so this is no torn end. A sound copy is left on another disk: nothing may be lost.
+All brokers die just after an acknowledgement, and the last batch that a disk has of a partition has a bit flipped, or
+is zeroed: in a log, in the journal of a Paxos replica, in both, or the last entry of the metadata log. The catalog row
+that names the batch stays intact, so this is no torn end. An intact copy is left on another disk: nothing may be lost.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SECTOR_BYTES = 512
 
 
 class TailStrikes:
-    """The strikes of one run. Their nodes are those whose copies are damaged."""
+    """Carries out the faults at the end of a log; a fault's nodes are those whose copies are damaged."""
 
     def __init__(self, world: World, ledger: Ledger, data_rot: DataRot) -> None:
         self._world = world
@@ -38,7 +38,7 @@ class TailStrikes:
         self._copies = GoodCopies(world, ledger)
 
     def effects(self) -> Effects:
-        """Returns them by kind."""
+        """Returns the functions that carry out these faults, by the fault's name."""
         return {
             "tail of a log": self._of_a_log,
             "tail of a journal": self._of_a_journal,
@@ -75,8 +75,8 @@ class TailStrikes:
             self._world.truth.saw("last batch damaged")
 
     async def _beside_a_missing_directory(self, strike: Strike, rng: random.Random) -> None:
-        """The first node loses the directory of a partition whose last batch is damaged on the second: what the first
-        has not, it had."""
+        """Removes the directory of a partition on the first node, and damages its last batch on the second: the first
+        node must not count as never having had the batch."""
         victims = self._data_rot.holders(strike, rng)
         async with blackout(self._world, strike, rng, victims):
             for node in victims:
@@ -94,7 +94,8 @@ class TailStrikes:
             self._world.truth.saw("last batch damaged beside an emptied replica")
 
     def _emptiable(self, emptied: int, damaged: int) -> list[tuple[PartitionId, Copy]]:
-        """Returns partitions whose replica may go on one node, with their last batch on the other; a third has it."""
+        """Returns partitions, with their last batch on the node `damaged`, whose replica on the node `emptied` may be
+        lost; a third replica has the batch."""
         found: list[tuple[PartitionId, Copy]] = []
         for partition_id in sorted(self._ledger.books):
             lost = self._copies.committed(partition_id, emptied, is_journal=False)
@@ -108,7 +109,7 @@ class TailStrikes:
     def _last_copies(
         self, partition_id: PartitionId, victims: tuple[int, ...], in_journals: tuple[bool, ...]
     ) -> list[Copy]:
-        """Returns the last committed batch on the disk of each victim, if it is the last of them all."""
+        """Returns the victims' copies of the partition's last committed batch."""
         found = [
             copy
             for node in victims
@@ -132,15 +133,18 @@ class TailStrikes:
             self._world.truth.saw("last entry damaged" if hit else "fault withheld")
 
     def _sources(self, victims: list[int]) -> list[int]:
-        """Returns whose entries will be there: an old or robbed directory begins anew without them."""
+        """Returns the other nodes whose metadata log is sure to be there: an old or emptied directory begins anew
+        without its entries."""
         return [node for node in self._world.swarm.nodes if node not in victims and self._world.is_whole(node)]
 
     def _may_hit(self, strike: Strike, node: int) -> bool:
-        """True if the fault atlas agrees, or if several are hit, which happens once in a run: what is left was seen."""
+        """Returns True if a node's metadata log may be damaged: its disk may lose data, or the fault hits several
+        nodes, which happens once in a run and was checked for a good copy."""
         return len(strike.nodes) > 1 or self._world.may_destroy(node)
 
     def entries(self, node: int) -> Iterator[tuple[CopyExtent, tuple[int, bytes, bytes]]]:
-        """Yields the slots of a metadata log, in the order of writing: where each lies, and its position and value."""
+        """Yields the slots of a node's metadata log in the order of writing: position of each in its file, and its log
+        position, digest and payload."""
         files = self._copies.medium(node).walk()
         rooms = {path.partition("/")[0] for path in files if path.startswith(METADATA)}
         newest = max(rooms, key=lambda room: int(room.partition("-")[2] or 1), default="")
@@ -154,7 +158,7 @@ class TailStrikes:
 
 
 def damage(world: World, extent: CopyExtent, rng: random.Random) -> None:
-    """Turns a bit over, or the whole of it into zeros, or a sector."""
+    """Damages a copy: flips a bit, or overwrites all of it or a sector with zeros."""
     medium, begin, end = world.machine(extent.node).disk.medium, extent.position, extent.position + extent.size
     if rng.random() >= ZEROED_SHARE:
         rot.flip_bit(medium, extent.path, rng.randrange(begin, end), rng.randrange(8))

@@ -1,4 +1,4 @@
-"""The clients of a cluster's data in one run: the topics they write to, and the producers."""
+"""The topics and producers of a cluster's data in one run."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from tidelog.sim.kit.history import Kind
 from tidelog.sim.kit.seeds import stream
 
 DATA = "data"
-"""Names of topics with data begin so; administrators leave them alone."""
+"""Prefix of the names of topics with data, which the administrators of other topics leave alone."""
 TWIN = "t"
 DURABILITY = "ack.durability"
 UNCLEAN = "unclean.leader.election.enable"
 SHARE = 0.7
-"""The share of the seeds that have clients."""
+"""Share of the seeds that have topics with data."""
 
 
 class Mix(StrEnum):
-    """The commit protocols of the topics of one run."""
+    """Commit protocols of the topics of one run."""
 
     ISR = ISR
     PAXOS = PAXOS
     MIXED = "mixed"
-    """At least one topic of each."""
+    """At least one topic with each protocol."""
 
 
 MIXES: dict[Mix, float] = {Mix.ISR: 2.0, Mix.PAXOS: 1.0, Mix.MIXED: 1.0}
-"""With their weights, where nobody asks for one."""
+"""Mixes with their weights, where none is chosen by an option."""
 
 
 SESSIONS: tuple[dict[str, int], ...] = (
@@ -40,18 +40,18 @@ SESSIONS: tuple[dict[str, int], ...] = (
     {"broker.heartbeat.interval.ms": 100, "broker.session.timeout.ms": 400},
     {"broker.heartbeat.interval.ms": 100, "broker.session.timeout.ms": 800},
 )
-"""How soon a leader that is not heard of is replaced."""
+"""Settings of the broker session, which decide how soon a silent leader is replaced."""
 
 
 class TopicPlan(msgspec.Struct, frozen=True):
-    """A topic; with fewer live brokers than `factor` it is created on those that there are."""
+    """Plan of a topic; with fewer live brokers than `factor` it is created with that many replicas."""
 
     name: str
     partitions: int
     factor: int
     configs: dict[str, str] = {}
     changes_durability: bool = False
-    """Administrators may set it to the other."""
+    """True if administrators may change `ack.durability`."""
 
     @property
     def protocol(self) -> str:
@@ -63,18 +63,18 @@ class TopicPlan(msgspec.Struct, frozen=True):
 
     @property
     def is_lossy(self) -> bool:
-        """Something that was acknowledged may be lost with what memory held, or by a leader that was not in sync."""
+        """True if acknowledged records may be lost, with a broker's memory or by an unclean election."""
         is_volatile = self.changes_durability or self.configs.get(DURABILITY) == "replicated"
         return is_volatile or self.allows_unclean
 
     @property
     def allows_unclean(self) -> bool:
-        """With Paxos, the setting means nothing."""
+        """True if an unclean election may happen; with Paxos, the setting has no effect."""
         return self.configs.get(UNCLEAN) == "true" and not self.is_paxos
 
 
 class ProducerPlan(msgspec.Struct, frozen=True):
-    """A client that writes to one partition."""
+    """Plan of a client that writes to one partition."""
 
     name: str
     kind: Kind
@@ -84,7 +84,7 @@ class ProducerPlan(msgspec.Struct, frozen=True):
 
 
 class Traffic(msgspec.Struct, frozen=True):
-    """All of one run."""
+    """All topics with data and their producers in one run."""
 
     topics: tuple[TopicPlan, ...] = ()
     producers: tuple[ProducerPlan, ...] = ()
@@ -93,7 +93,7 @@ class Traffic(msgspec.Struct, frozen=True):
 
 
 def draw_traffic(seed: int, brokers: int) -> Traffic:
-    """The traffic of a seed; none in some."""
+    """Draws the topics and producers of a seed; none for some seeds."""
     rng = stream(seed, "traffic")
     if rng.random() >= SHARE:
         return Traffic()
@@ -103,13 +103,13 @@ def draw_traffic(seed: int, brokers: int) -> Traffic:
 
 
 def draw_mix(seed: int) -> Mix:
-    """Draws the mix of a seed for which none is chosen."""
+    """Draws the mix of commit protocols of a seed, if no option chooses it."""
     return stream(seed, "mix").choices(list(MIXES), list(MIXES.values()))[0]
 
 
 def mixed(seed: int, traffic: Traffic, mix: Mix) -> Traffic:
-    """The same traffic on topics that commit as `mix` says. Where there is one topic, and both kinds are wanted, it
-    gets a twin, and so does everybody who writes to it."""
+    """Returns the same topics and producers with the commit protocols of `mix`. If both protocols are wanted and there
+    is one topic, it gets a twin with the other protocol, and so do its producers."""
     if mix is Mix.ISR or not traffic.topics:
         return traffic
     if mix is Mix.PAXOS:
@@ -126,7 +126,7 @@ def mixed(seed: int, traffic: Traffic, mix: Mix) -> Traffic:
 
 
 def by_majority(topic: TopicPlan) -> TopicPlan:
-    """The same topic, with the other protocol."""
+    """Returns the topic with the commit protocol Paxos."""
     return structs.replace(topic, configs={**topic.configs, COMMIT_PROTOCOL: PAXOS})
 
 
@@ -136,7 +136,7 @@ def _twins(producers: tuple[ProducerPlan, ...]) -> Iterator[ProducerPlan]:
 
 
 def draw_settings(seed: int) -> dict[str, int | str]:
-    """Settings of the brokers that change what happens to data."""
+    """Draws broker settings that concern data."""
     rng = stream(seed, "traffic settings")
     return {
         **rng.choice(SESSIONS),

@@ -1,8 +1,8 @@
-"""The truth of a run: the one metadata log as any broker ever applied it, and every rule that it must obey.
+"""The true metadata log of one run, as seen from outside, and every rule that it must obey.
 
-The omniscient side of the simulator. Whatever a broker applies, becomes or answers is told here first, and each rule
-(`Rule`, an object with a name) judges it on the spot, so that a violation is found at the event that caused it. The
-truth applies each record itself, once, when the first broker does: images of brokers are compared with its own.
+Whatever a broker applies, becomes or answers is reported here first, and each rule (`Rule`, an object with a name)
+checks it at once, so that a violation is found at the event that caused it. The truth applies each record itself, once,
+when the first broker does: brokers' images are compared with its own.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ VIOLATIONS_MAX = 20
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An entry of the log at one position; `offset` is that of the first record."""
+    """Entry of the metadata log at one position; `offset` is that of its first record."""
 
     offset: int
     records: tuple[MetadataRecord, ...] = ()
@@ -32,7 +32,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A record, applied for the first time."""
+    """A metadata record when it is applied for the first time, with the images before and after."""
 
     offset: int
     record: MetadataRecord
@@ -41,52 +41,53 @@ class Step:
 
 
 class Rule:
-    """A rule that must always hold. Each method yields what is wrong with an event; by default nothing ever is."""
+    """A rule that must always hold. Each method yields what is wrong with an event; by default nothing."""
 
     name = ""
 
     def applied(self, truth: Truth, step: Step) -> Iterator[str]:
-        """A record is part of the log."""
+        """Judges a record that is applied for the first time."""
         yield from ()
 
     def settled(self, truth: Truth) -> Iterator[str]:
-        """All records of an entry are applied."""
+        """Judges the state after all records of an entry are applied."""
         yield from ()
 
     def changed(self, truth: Truth, before: tuple[Voter, ...], after: tuple[Voter, ...]) -> Iterator[str]:
-        """Other voters are in force."""
+        """Judges a change of the voter set in force."""
         yield from ()
 
 
 @dataclass(slots=True, eq=False)
 class Truth:
-    """The truth of one run."""
+    """True metadata log of one run, with its rules, counters and violations."""
 
     rules: Sequence[Rule]
     clock: Callable[[], float] = lambda: 0.0
-    """True time."""
+    """Function that returns the virtual time in seconds."""
     log: dict[int, Entry] = field(default_factory=dict)
-    """The entry that was ever applied at each position."""
+    """Entry that was first applied at each position."""
     records: dict[int, MetadataRecord] = field(default_factory=dict)
     """The records by offset."""
     image: ClusterImage = field(default_factory=lambda: ClusterImage(""))
-    """After all of them."""
+    """Image after all records."""
     images: dict[int, list[ClusterImage]] = field(default_factory=dict)
     """The images by number of records applied; several, if voters changed in between."""
     voter_sets: list[tuple[Voter, ...]] = field(default_factory=list)
-    """In the order in which they came into force."""
+    """Voter sets in the order in which they came into force."""
     storages: dict[int, list[str]] = field(default_factory=dict)
-    """Every disk that a node ever registered with, by node."""
+    """Ids of the disks that each node registered with, by node."""
     counters: Counter[str] = field(default_factory=Counter)
     violations: list[str] = field(default_factory=list)
     hash: xxhash.xxh3_64 = field(default_factory=xxhash.xxh3_64)
     events: list[str] = field(default_factory=list)
-    """All that was noted, for whoever reads a failing run."""
+    """Trace of the run: all noted events, printed for a failing run."""
 
     # -- what brokers do ---------------------------------------------------------------------------------------------
 
     def deliver(self, node: int, position: int, entry: Entry) -> None:
-        """A broker hands an entry to its state machine, or passes over one that means nothing (an empty entry)."""
+        """Notes that a broker applies an entry, or skips an empty one; checks that it is the same as on other
+        brokers."""
         self.note("delivers", node, position)
         known = self.log.get(position)
         if known is None:
@@ -125,7 +126,7 @@ class Truth:
                 self.violate(rule.name, wrong)
 
     def look(self, node: int, image: ClusterImage) -> None:
-        """Compares a broker's image with the truth: equal prefixes mean equal images."""
+        """Checks a broker's image: equal prefixes of the log mean equal images."""
         expected = self.images.get(image.position)
         if not image.position or (expected is not None and any(image == one for one in expected)):
             return
@@ -140,7 +141,7 @@ class Truth:
     # -- notes -------------------------------------------------------------------------------------------------------
 
     def saw(self, name: str, is_seen: bool = True) -> None:
-        """Counts something that has to happen sometimes."""
+        """Counts an event by its name."""
         if is_seen:
             self.counters[name] += 1
 

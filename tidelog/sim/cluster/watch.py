@@ -1,7 +1,7 @@
-"""Eyes on the shipped code: what brokers deliver, decide and say is told to the truth as it happens.
+"""Observes the shipped code of brokers: what they apply, decide and send is reported to `Truth` as it happens.
 
-Nothing in a broker knows of this. For the length of a run, a few methods of the shipped classes are replaced by ones
-that call the original and look.
+The code under test is not changed for it. For the length of a run, some methods of the shipped classes are replaced by
+ones that report the call and run the original.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tidelog.sim.kit.patching import patched
 
 
 class Watch:
-    """The watch of one run on its brokers. `logs` has each node's metadata log, of its present life."""
+    """Hooks into the brokers of one run."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -37,11 +37,11 @@ class Watch:
         self._logs: dict[int, ElectedLog] = {}
         self._terms: dict[int, str] = {}
         self.unreadable: dict[int, list[int]] = {}
-        """The positions of the metadata log that a node's last start could not read, by node."""
+        """Positions of the metadata log that a node could not read at its last start, by node."""
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        """Looks, for as long as this is open."""
+        """Installs the hooks while the context is open."""
         with ExitStack() as stack:
             for owner, name, seen in (
                 (ElectedLog, "start", self._started),
@@ -57,7 +57,7 @@ class Watch:
             yield
 
     def is_settled(self) -> bool:
-        """True if all brokers run, and no change of the voters is under way that any of them knows of."""
+        """Returns True if all brokers run, and none knows of a change of the voters under way."""
         logs = [log for node, log in self._logs.items() if self._world.machine(node).is_up]
         if len(logs) < len(self._world.swarm.nodes):
             return False
@@ -122,7 +122,7 @@ class Watch:
     # -- elections and leases ----------------------------------------------------------------------------------------
 
     def _campaigned(self, campaigner: Campaigner, event: ElectionEvent) -> None:
-        """No two leaders have a lease at one true time, whatever their clocks show."""
+        """Checks that no two leaders have a lease at the same virtual time, whatever their clocks show."""
         if campaigner.election.role is not Role.LEADER:
             return
         holders = [node for node, log in self._logs.items() if self._holds_lease(node, log)]
@@ -165,7 +165,7 @@ def _is_refusal(effect: object) -> bool:
 
 @contextmanager
 def _seeing(owner: type, name: str, seen: Callable[..., None]) -> Iterator[None]:
-    """Calls `seen` with the same arguments before each call of a method."""
+    """Makes each call of a method call `seen` first, with the same arguments, while the context is open."""
     original = getattr(owner, name)
 
     def both(*args: Any, **kwargs: Any) -> Any:

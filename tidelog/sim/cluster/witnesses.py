@@ -1,9 +1,9 @@
-"""Witnesses of an old data directory: the voters whose own disks know a later start of its broker.
+"""Witnesses of an old data directory: the voters whose own disks know a later start of the broker.
 
-A directory counts its starts and stamps, and the metadata log has the newest. A voter on an old copy asks the others,
-and takes part when with it they are a majority; it begins anew if one of them knows of more. Where voters that know of
-no more are a majority with it, nobody could tell: for them the copy is the disk as it was, and the others are gone. One
-disk is old then, and others lag behind: that is more than one fault of three, and whoever damages disks does not do it.
+A directory records its starts and stamps, and the metadata log has the newest. A voter on an old copy asks the others,
+and takes part when they are a majority together with it; it begins anew if one of them knows of more. Where voters that
+know of no more are a majority with it, the copy could not be told from the disk as it was. Then one disk is old and
+others lag behind, which is more than one fault of three, and the faults here do not go that far.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from tidelog.storage.log_manager import metadata_directories
 
 
 class Witnesses:
-    """The disks of one run, while all brokers are down."""
+    """Decides from the disks of one run, while all brokers are down, whether an old copy will be recognised."""
 
     def __init__(self, world: World) -> None:
         self._world = world
 
     def recognise(self, node: int, backup: Mapping[str, bytes]) -> bool:
-        """Returns True if the broker of this node, on this copy of its directory, begins anew whoever starts first."""
+        """Returns True if the node's broker, on this copy of its directory, is sure to begin anew, in whatever order
+        the brokers start."""
         copy = _read(backup)
         own, newest = copy.identity, self._world.truth.image
         if own is None or not own.starts or not _knows_more(newest, node, own):
@@ -43,7 +44,8 @@ class Witnesses:
 
 
 def is_surely_told(voters: Sequence[Voter], disk: tuple[int, str], aware: Collection[tuple[int, str]]) -> bool:
-    """Returns True if this disk has no vote here, or is no majority together with those that are not aware."""
+    """Returns True if each majority of these voters with this disk has a voter that is aware of the later start, or if
+    the disk has no vote."""
     disks = [(voter.node_id, voter.incarnation) for voter in voters]
     unaware = [one for one in disks if one != disk and one not in aware]
     return disk not in disks or 2 * (1 + len(unaware)) <= len(disks)
@@ -66,7 +68,8 @@ def _voters(remains: Remains) -> tuple[Voter, ...]:
 
 
 def _read(files: Mapping[str, bytes]) -> Remains:
-    """Returns what the process will find there: of several metadata logs, the last."""
+    """Returns the cluster state that a starting process would find in these files; of several metadata logs, the last
+    one counts."""
     disk = SimDisk()
     for path, content in files.items():
         rot.plant(disk.medium, path, content)

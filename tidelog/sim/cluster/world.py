@@ -1,4 +1,4 @@
-"""The machines of one run, the network between them, and what may still be taken from them."""
+"""The machines of one run, the network between them, and a record of which disks have lost data."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def address_of(node: int) -> str:
 
 
 class World:
-    """Must be made on the running loop. `keepers` has one for each broker that there is or will be."""
+    """The machines and the network of one run; must be made on the running loop. `keepers` has the service manager of
+    each broker, by node."""
 
     def __init__(self, seed: int, swarm: Swarm, truth: Truth) -> None:
         self.swarm = swarm
@@ -35,11 +36,11 @@ class World:
         self.network = SimNetwork(stream(seed, "network"))
         self.keepers = {node: self._make(seed, node) for node in swarm.nodes}
         self.destroyed: set[str] = set()
-        """Disks, by their incarnation, that lost something they had promised to keep."""
+        """Disks, by incarnation, that have lost data they had promised to keep."""
         self.may_lose_data: Callable[[int], bool] = lambda node: True
-        """True if the data on a node's disk is elsewhere too."""
+        """Function that returns True if the data on a node's disk is elsewhere too."""
         self.may_write = asyncio.Event()
-        """Cleared while producers are to be silent."""
+        """Event that is cleared while producers must not send."""
         self.may_write.set()
         self._silences = 0
         self._tasks: list[asyncio.Task[None]] = []
@@ -65,16 +66,16 @@ class World:
         return self.keepers[node].machine
 
     def start(self, nodes: range) -> None:
-        """Switches machines on; from now on they are kept running."""
+        """Switches machines on, and keeps them running from now on."""
         for node in nodes:
             self._tasks.append(asyncio.ensure_future(self.keepers[node].run()))
 
     async def lose(self, nodes: Iterable[int]) -> None:
-        """Takes machines away, for good, all at once."""
+        """Takes machines away for the rest of the run, all at once."""
         await asyncio.gather(*(self.keepers[node].lose() for node in nodes))
 
     async def close(self) -> None:
-        """Switches everything off, for good."""
+        """Switches all machines off."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -83,14 +84,15 @@ class World:
                 await keeper.machine.cut_power()
 
     def point_to_cluster(self, node: int) -> None:
-        """An operator's duty: the only founder, on a new disk, would by its configuration found another cluster."""
+        """Gives a broker the addresses of the others, as an operator must: the only founder, on a new disk, would
+        otherwise bootstrap another cluster by its configuration."""
         if self.swarm.voters == 1:
             others = [other for other in self.swarm.nodes if other != node]
             self.machine(node).contacts = tuple((address_of(other), PEER_PORT) for other in others)
 
     @contextmanager
     def silence(self, *, is_kept: bool = True) -> Iterator[None]:
-        """No producer sends anything, not even again, for as long as this is open; if it `is_kept`."""
+        """Stops all producers while the context is open, retries included; does nothing unless `is_kept`."""
         self._silences += is_kept
         self._hush()
         try:
@@ -106,7 +108,7 @@ class World:
             self.may_write.set()
 
     def check_keepers(self) -> None:
-        """Raises what a keeper died of."""
+        """Raises the error that a service manager task failed with, if any."""
         for task in self._tasks:
             if task.done() and not task.cancelled():
                 task.result()
@@ -117,7 +119,7 @@ class World:
         return self.network.link(address_of(source), address_of(target))
 
     def links(self) -> Iterator[Link]:
-        """Every way between two brokers."""
+        """Yields the links between all pairs of brokers, in each direction."""
         for source in self.swarm.nodes:
             for target in self.swarm.nodes:
                 if source != target:
@@ -126,20 +128,21 @@ class World:
     # -- what there is -----------------------------------------------------------------------------------------------
 
     def running(self) -> Iterator[tuple[int, Machine]]:
-        """Nodes whose process lives."""
+        """Yields the nodes and machines whose process runs."""
         for node, keeper in self.keepers.items():
             if keeper.machine.is_running:
                 yield node, keeper.machine
 
     @property
     def voters(self) -> tuple[Voter, ...]:
-        """The newest set that anybody knows of."""
+        """Newest voter set that any broker has applied."""
         return self.truth.image.voters
 
     def may_destroy(self, node: int) -> bool:
-        """True if this node's disk may lose what it has promised, and a majority still remembers everything.
+        """Returns True if this node's disk may lose what it has promised, because a majority still remembers
+        everything.
 
-        The fault atlas: whoever takes the last good copies cannot demand that they be there.
+        A test that damages the last good copies cannot demand that they be there.
         """
         if not self.voters or not self.may_lose_data(node):
             return False
@@ -151,12 +154,12 @@ class World:
         return len(lost) <= (len(disks) - 1) // 2
 
     def destroy(self, node: int) -> None:
-        """Books it: every disk that this node ever voted with has lost something."""
+        """Notes that every disk that this node ever registered or voted with has lost data."""
         self.destroyed.update(voter.incarnation for voter in self.voters if voter.node_id == node)
         self.destroyed.update(self.truth.storages.get(node, ()))
 
     def is_whole(self, node: int) -> bool:
-        """Returns True if nothing was booked for the disk that this node registered last, or votes with."""
+        """Returns True if no loss was noted for the disk that this node registered last, or votes with."""
         voting = [voter.incarnation for voter in self.voters if voter.node_id == node]
         return self.destroyed.isdisjoint(self.truth.storages.get(node, [])[-1:] or voting)
 

@@ -1,1 +1,2 @@
-"""Consumer groups in a simulated cluster: their members, what befalls these, and the rules of a group."""
+"""Consumer groups in a simulated cluster: their members, the disturbances of members, and the rules that a group must
+keep."""

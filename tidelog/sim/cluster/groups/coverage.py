@@ -1,4 +1,4 @@
-"""The offsets of one partition that were handed out: disjoint stretches, ascending."""
+"""The offsets of one partition that were handed out to members: disjoint ranges, ascending."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Coverage:
-    """Stretches count with the offsets in them that belong to no record: whoever reads on from one to the other has all
-    that lies between."""
+    """Ranges of offsets, which also cover the offsets in them that belong to no record."""
 
     stretches: list[tuple[int, int]] = field(default_factory=list)
-    """(begin, end)"""
+    """Ranges as (begin, end), end exclusive."""
 
     def add(self, begin: int, end: int) -> None:
         assert begin <= end, (begin, end)
@@ -26,5 +25,5 @@ class Coverage:
         return index >= 0 and offset < self.stretches[index][1]
 
     def reach(self, begin: int = 0) -> int:
-        """The first offset from `begin` on that was not handed out."""
+        """Returns the first offset from `begin` on that was not handed out."""
         return next((end for start, end in self.stretches if start <= begin < end), begin)

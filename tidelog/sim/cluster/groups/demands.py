@@ -1,4 +1,4 @@
-"""The state that a group at rest must have; pure."""
+"""The state that a group must have when it is not disturbed any more (pure functions)."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def unsettled(
     members: Mapping[str, tuple[MemberPlan, Sequence[TopicPartition]]],
     partitions: Mapping[str, int],
 ) -> Iterator[str]:
-    """Yields how a group differs from that state. `members` are its members by id, with the partitions that they hold;
-    `partitions` the partition counts of the topics.
-    """
+    """Yields how a group's description differs from the state it must have: stable, with one owner for each subscribed
+    partition. `members` are the living members by id, with the partitions that they hold; `partitions` are the topics'
+    partition counts."""
     if described.state != STABLE:
         yield f"the state is {described.state}"
     known = {member.member_id: member for member in described.members}

@@ -1,4 +1,5 @@
-"""A member's work on its partitions: it reads, hands out, takes its time, commits, and gives them up."""
+"""The work of a group member on its partitions: it reads, hands records out, handles them, commits, and gives
+partitions up."""
 
 from __future__ import annotations
 
@@ -26,15 +27,15 @@ from tidelog.sim.kit.loop import SimLoop
 FETCH_BYTES = 4_096
 WAIT_S = 0.05
 ASK_S = 0.6
-"""How long an answer is waited for, beyond what the request lets it wait."""
+"""Seconds that a member waits for an answer, beyond the wait that the request itself allows."""
 HURRIED_S = 0.001
-"""Mean time to handle a batch in the end."""
+"""Mean seconds to handle a batch once the faults are over."""
 FAILED = (TimeoutError, *FAILURES)
 
 
 @dataclass(frozen=True, slots=True)
 class MemberContext:
-    """The parts of the world that a member uses."""
+    """The parts of the simulation that a member uses: loop, network, rules and history."""
 
     loop: SimLoop
     anywhere: AnyBroker
@@ -44,9 +45,8 @@ class MemberContext:
 
 
 class Hands:
-    """The work of one member, by the name of its process. `now_s` is its clock, `gave_up` is called when it
-    has let go.
-    """
+    """The work of one member process, whose name is `name`. `now_s` reads the process's clock; `gave_up` is called when
+    it has given up partitions."""
 
     def __init__(
         self,
@@ -60,9 +60,9 @@ class Hands:
     ) -> None:
         self.holdings = Holdings()
         self.dawdles_s = 0.0
-        """It takes so much longer to handle a batch."""
+        """Extra seconds that it takes to handle a batch."""
         self.subscribed: tuple[str, ...] | None = plan.topics or (plan.pattern,)
-        """The subscription that is not in the history yet: it is noted there between two polls."""
+        """Subscription that the history does not have yet: it is recorded between two polls."""
         self.commits_under_way = 0
         self.is_leaving = False
         self._name = name
@@ -74,7 +74,7 @@ class Hands:
         self._gave_up = gave_up
 
     async def ask(self, request: Asked, wait_s: float = 0.0) -> GroupAnswer:
-        """Asks any broker. Raises `FAILED`."""
+        """Sends a group request to any broker and returns the answer. Raises one of `FAILED`."""
         return await self._parts.post.ask(self._parts.anywhere, self._parts.rules, request, ASK_S + wait_s)
 
     # -- partitions --------------------------------------------------------------------------------------------------
@@ -89,7 +89,7 @@ class Hands:
         return is_mine and self._membership.may_deliver(self._now_s())
 
     async def start(self, holdings: list[Holding]) -> None:
-        """Begins at the group's committed offsets; where there is none, at the beginning."""
+        """Starts reading at the group's committed offsets; at offset 0 where none is committed."""
         while not self.is_leaving:
             waiting = [one for one in holdings if self.holdings.has(one)]
             if not waiting:
@@ -104,7 +104,8 @@ class Hands:
             await asyncio.sleep(PAUSE_S)
 
     async def give_up(self, going: list[Holding]) -> None:
-        """Waits for what is being handled, commits, and lets go; unless it may keep them after all."""
+        """Waits until the batches in hand are handled, commits, and gives the partitions up, unless the coordinator has
+        given them back meanwhile."""
         for holding in going:
             await holding.idle.wait()
         await self.commit()
@@ -132,12 +133,12 @@ class Hands:
                 await self.commit()
 
     async def _read_on(self, holding: Holding) -> None:
-        """All that there is: what is left in the end may be much."""
+        """Reads a partition to its end without a pause, since many records may be left at the end of a run."""
         while self._may_deliver(holding) and not self.is_leaving and await self._poll(holding):
             pass
 
     async def _poll(self, holding: Holding) -> bool:
-        """Reads, hands out, and handles. True if there was anything."""
+        """Reads a batch of records, hands it out and handles it. Returns True if there was one."""
         history, where, position = self._parts.history, holding.where, holding.position
         assert position is not None
         if self.subscribed is not None:
@@ -165,7 +166,7 @@ class Hands:
         return True
 
     def _pass_over(self, holding: Holding, end: int, *, is_empty: bool) -> None:
-        """Offsets that belong to no record are nothing to hand out."""
+        """Advances over offsets that belong to no record."""
         assert holding.position is not None
         if is_empty and end > holding.position and self._may_deliver(holding):
             self._parts.rules.hands_out(self._membership.member_id, holding.where, holding.position, end, ())

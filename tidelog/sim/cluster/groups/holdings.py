@@ -1,8 +1,8 @@
-"""The partitions that one member holds, and how far it has come: handed out, handled, committed.
+"""The partitions of one group member, and three positions in each.
 
     committed <= handled <= position
 
-A record counts as handled some time after it was handed out, and only what is handled is committed: at-least-once.
+A record counts as handled some time after it was handed out, and only handled records are committed: at-least-once.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from tidelog.sim.cluster.groups.rules import KEPT
 
 @dataclass(slots=True, eq=False)
 class Holding:
-    """A partition, from when the member was given it until it gave it up or lost it."""
+    """A partition of a member, from its assignment until the member gives it up or loses it."""
 
     where: TopicPartition
     position: int | None = None
-    """The offset that is read next; None until the group's committed offset is known."""
+    """Offset of the next record to read; None until the group's committed offset is known."""
     handled: int = 0
     committed: int = 0
     is_going: bool = False
-    """To be given up: nothing more is handed out."""
+    """True while the partition is being given up: no more records are handed out."""
     idle: asyncio.Event = field(default_factory=asyncio.Event)
-    """Clear while something is handed out and not handled."""
+    """Clear while records are handed out and not handled yet."""
 
     def __post_init__(self) -> None:
         self.idle.set()
@@ -42,7 +42,8 @@ class Holding:
 
 @dataclass(slots=True, eq=False)
 class Holdings:
-    """All that a member holds. `rebalanced` are keys that it was given or lost since it was last shown something."""
+    """All partitions of a member. `rebalanced` names partitions that it gained or lost since it last handed out
+    records."""
 
     held: dict[TopicPartition, Holding] = field(default_factory=dict)
     rebalanced: dict[str, None] = field(default_factory=dict)
@@ -59,11 +60,12 @@ class Holdings:
                 self.rebalanced[str(where)] = None
 
     def has(self, holding: Holding) -> bool:
-        """False if it was lost, even if the partition was given again since."""
+        """Returns True if the member holds the partition under this assignment; False if it lost it since, even if it
+        was assigned again."""
         return self.held.get(holding.where) is holding
 
     def next(self) -> Holding | None:
-        """Returns the partition that is to be read next; None if none can be."""
+        """Returns the partition to read next, in turn; None if none is ready."""
         ready = [one for one in self.held.values() if one.position is not None and not one.is_going]
         self._turn += 1
         return ready[self._turn % len(ready)] if ready else None
@@ -75,7 +77,7 @@ class Holdings:
                 yield holding
 
     def committed(self, holdings: list[Holding], request: CommitOffsets, answer: CommitAnswer) -> None:
-        """These were committed with that request."""
+        """Notes the offsets that the answer to a commit confirms."""
         for holding, committed, verdict in zip(holdings, request.offsets, answer.verdicts, strict=True):
             if verdict.code == KEPT:
                 holding.committed = max(holding.committed, committed.offset)

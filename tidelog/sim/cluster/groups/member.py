@@ -1,7 +1,8 @@
-"""A life of one member: a process that runs the shipped `Membership`, and asks any broker.
+"""A process that is a member of a consumer group: it runs the shipped client core `Membership` and sends requests to
+any broker.
 
-It is what a consumer is without HTTP. Where this ends a process (`crash`) or stops it (`pause`), the brokers notice
-nothing but silence; a process that goes on has old requests still to send.
+It is a consumer without HTTP. Where a test ends the process (`crash`) or stops it (`pause`), the brokers notice only
+silence; a paused process that goes on still has old requests to send.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from tidelog.sim.kit.process import LocalTime, Process, context_of
 
 
 class Member:
-    """`name` is that of the process, and like no other of the run."""
+    """Process of a group member; `name` is unique in the run."""
 
     def __init__(
         self, group: str, name: str, plan: MemberPlan, parts: MemberContext, rng: random.Random, rate: float
@@ -47,16 +48,17 @@ class Member:
     # -- life and death ----------------------------------------------------------------------------------------------
 
     def begin(self) -> asyncio.Task[None]:
-        """Starts the process. The task ends when it has left, or fails as it does."""
+        """Starts the process. The returned task ends when the member has left the group, and raises the error that
+        ended it."""
         return self._parts.loop.create_task(self._run(), context=context_of(self._process))
 
     @property
     def held(self) -> list[TopicPartition]:
-        """The partitions that the member has, and is not about to give up."""
+        """Partitions that the member has and is not giving up."""
         return sorted(where for where, holding in self._hands.holdings.held.items() if not holding.is_going)
 
     def dawdle(self, seconds: float) -> None:
-        """It takes so much longer from now on to handle a batch."""
+        """Sets the extra seconds that handling a batch takes from now on."""
         self._hands.dawdles_s = seconds
 
     def pause(self) -> None:
@@ -66,13 +68,13 @@ class Member:
         self._parts.loop.resume(self._process)
 
     async def crash(self) -> None:
-        """Ends the process, in the middle of whatever it does."""
+        """Ends the process at once, as by SIGKILL."""
         self._parts.rules.dies(self.membership.member_id)
         self._parts.loop.doom(self._process)
         await self._parts.loop.end(self._process)
 
     def leave(self) -> None:
-        """It finishes what it has handed out, commits, and leaves."""
+        """Makes the member handle what it has handed out, commit, and leave the group."""
         self._hands.is_leaving = True
         self._wake.set()
 

@@ -1,9 +1,9 @@
-"""An operator of the groups' own topic, who gives up what nobody ever had.
+"""An operator who accepts losses in the offsets topic: of batches that no disk ever held whole.
 
-A power cut may tear a batch on every disk that it was written to, and leave its row: then it counts as committed, by
-its name, and keeps its offset. No coordinator passes over it unless an operator says so. Whoever has the disks alone
-cannot know that nobody was promised it; the judge can. This operator gives up just that, and everything else is
-demanded of the groups as ever.
+A power cut may tear a batch on every disk that it was written to, and leave its catalog row: then it counts as
+committed, by its digest, and keeps its offset. No coordinator reads past it unless an operator accepts the loss. From
+the disks alone nobody can tell that no client was promised that batch; the simulator can. This operator accepts just
+those losses; all other promises to groups are checked as ever.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ASKED_S_MAX = 3.0
 
 
 class Operator:
-    """The operator of one run. `anywhere` finds a broker."""
+    """The operator of one run. `anywhere` returns a client that reaches any broker."""
 
     def __init__(self, truth: Truth, ledger: Ledger, anywhere: Callable[[], AnyBroker]) -> None:
         self._truth = truth
@@ -32,7 +32,8 @@ class Operator:
         self._turn = asyncio.Lock()
 
     async def look(self) -> None:
-        """Has each such loss accepted of which the brokers agree that no copy is left."""
+        """Looks for batches of the offsets topic that no disk ever held whole, and has their loss accepted if the
+        brokers agree that no copy is left."""
         topic = self._truth.image.topics.get(OFFSETS_TOPIC)
         known = [] if topic is None else [one for one in self._ledger.books if one.topic_id == topic.topic_id]
         async with self._turn:

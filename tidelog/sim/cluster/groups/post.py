@@ -1,8 +1,8 @@
-"""The way from members to brokers and back: requests arrive late, twice, or not, and answers get lost.
+"""Simulated network between group members and brokers: requests arrive late, twice, or not, and answers get lost.
 
-A request that is late or comes again is under way whatever becomes of its sender, who may be dead by then: the class of
-faults that sequences and epochs are for (KIP-890, KIP-1251). What is answered goes to the rules even if nobody is left
-to hear of it.
+A request that is late or repeated arrives whatever becomes of its sender, who may be dead by then: the class of
+faults that sequences and epochs are for (KIP-890, KIP-1251). Every answer is passed to the rules, even if no caller
+waits for it any more.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from tidelog.sim.kit.machine import ConnectionLost
 from tidelog.sim.kit.process import outside
 
 TRIP_S_MAX = 0.005
-"""How long a request is under way; longer if its sender is stopped meanwhile."""
+"""Longest time in seconds that a request is under way, unless its sender is paused meanwhile."""
 LATE_S_MAX = 4.0
-"""How long one that is late is."""
+"""Longest time in seconds by which a late request is delayed."""
 Asked: TypeAlias = Heartbeat | CommitOffsets | FetchOffsets | DescribeGroup
 REFUSED = {NOT_OWNED: "zombie commit refused", STALE: "late commit refused by its sequence"}
 
@@ -45,14 +45,15 @@ class Post:
 
     def __init__(self, traffic: GroupTraffic, rng: random.Random, anywhere: Callable[[], AnyBroker]) -> None:
         self.is_calm = False
-        """Everything is to come to an end: no faults any more, and nobody takes his time."""
+        """True once the run is ending: no more faults, and members handle records fast."""
         self._traffic = traffic
         self._rng = rng
         self._anywhere = anywhere
         self._under_way: dict[asyncio.Task[None], None] = {}
 
     async def ask(self, anywhere: AnyBroker, rules: GroupRules, request: Asked, timeout_s: float) -> GroupAnswer:
-        """Sends a request, and returns its answer. Raises `FAILURES` and `TimeoutError`."""
+        """Sends a request and returns its answer. Raises what the broker raises, `Unreachable`, `ConnectionLost` or
+        `TimeoutError`."""
         if self._happens(self._traffic.late_rate):
             self._send_later(rules, request, timeout_s)
             await asyncio.sleep(timeout_s * self._rng.random())
@@ -86,7 +87,7 @@ class Post:
                 await _deliver(self._anywhere(), rules, request, timeout_s)
 
     async def close(self) -> None:
-        """Nothing is under way any more."""
+        """Cancels the requests that are still under way."""
         for task in self._under_way:
             task.cancel()
         await asyncio.gather(*self._under_way, return_exceptions=True)

@@ -1,20 +1,17 @@
-"""The rules of a consumer group, whatever befalls its members, its coordinator and the network.
+"""The rules that a consumer group must keep under any faults of its members, its coordinator and the network.
 
-The omniscient side: told of everything that members are told, ask for and hand out, in the order in which it happens.
+They are checked from outside, with every request, answer and hand-out of records in the order in which it happens.
 
-| rule | in words |
-|---|---|
-| delivery | in the end every record was handed out, from where the group began, and is committed |
-| offsets | no committed offset passes a record that was not handed out; what was answered as kept is found |
-| | afterwards, whatever crashed; committed offsets never go back |
-| owners | of one epoch a partition has one owner |
-| exclusive | nobody hands out records of a partition while another member holds it and might, too: at one instant of |
-| | true time, not by anybody's clock |
-| fencing | no commit is kept of a member whose partition was given to another before it was sent |
-| sequence | no commit is kept that was sent after the answer to a later one of the same member |
+| rule | in words | |---|---| | delivery | in the end every record was handed out, from where the group began, and is
+committed | | offsets | no committed offset passes a record that was not handed out; an offset that was answered as kept
+is found | | | afterwards, whatever crashed; committed offsets never go back | | owners | of one epoch a partition has
+one owner | | exclusive | no member hands out records of a partition while another member holds it and might, too: at
+one instant of | | | true time, not by anybody's clock | | fencing | no commit is kept of a member whose partition was
+given to another before it was sent | | sequence | no commit is kept that was sent after the answer to a later one of
+the same member |
 
-"Before" and "after" are those of true time, so nothing is demanded of two things that overlap. A request is *sent* when
-it reaches a broker: one that was under way for seconds is judged by then.
+"Before" and "after" are those of true time, so two overlapping events are in no order. A request counts as *sent* when
+it reaches a broker, even if it was under way for seconds.
 """
 
 from __future__ import annotations
@@ -32,42 +29,43 @@ NOT_OWNED = 40915
 STALE = 40916
 
 MayDeliver = Callable[[], bool]
-"""True if a member might hand out records at this instant."""
+"""Function that returns True if a member might hand out records at this instant."""
 
 
 @dataclass(slots=True, eq=False)
 class GroupRules:
-    """The rules, applied to one group."""
+    """Checks the rules for one group."""
 
     group: str
     violate: Callable[[str, str], None]
-    """Is told the rule and what is wrong."""
+    """Called with the name of the broken rule and a description."""
     counters: Counter[str] = field(default_factory=Counter)
     handed_out: dict[TopicPartition, Coverage] = field(default_factory=dict)
     is_gone: Callable[[], bool] = lambda: False
-    """True if the group's committed offsets were destroyed on purpose: nothing is demanded of them any more."""
+    """Function that returns True if a fault has destroyed the committed offsets: then they are not checked any more."""
     _now: int = 0
-    """Counts events."""
+    """Number of events so far, which serves as the true time."""
     _holders: dict[TopicPartition, dict[str, MayDeliver]] = field(default_factory=dict)
     _owners: dict[tuple[TopicPartition, int], str] = field(default_factory=dict)
-    """The owner's identity, by partition and epoch."""
+    """Owner's identity, by partition and assignment epoch."""
     _told: dict[TopicPartition, dict[tuple[str, int], int]] = field(default_factory=dict)
-    """The time at which a partition was first given, by partition, member and epoch."""
+    """Event number at which a member was first given a partition, by partition, member and epoch."""
     _bearers: dict[tuple[TopicPartition, str], str] = field(default_factory=dict)
-    """The member that was last given the partition, among those with one identity."""
+    """Member that was last given a partition, by partition and identity."""
     _floors: dict[TopicPartition, int] = field(default_factory=dict)
-    """No committed offset is lower than this any more."""
+    """Largest committed offset that was confirmed, by partition; it must not go back."""
     _sequences: dict[tuple[str, TopicPartition], list[tuple[int, int]]] = field(default_factory=dict)
-    """The commits that were answered as kept, by member and partition: (when, sequence)."""
+    """Confirmed commits as (event number, sequence), by member and partition."""
 
     # -- what members do ---------------------------------------------------------------------------------------------
 
     def holds(self, member: str, where: TopicPartition, may_deliver: MayDeliver) -> None:
-        """A member begins with a partition."""
+        """Notes that a member starts reading a partition; `may_deliver` tells whether it might hand out records
+        of it."""
         self._holders.setdefault(where, {})[member] = may_deliver
 
     def drops(self, member: str, where: TopicPartition) -> None:
-        """It does not hand out any more of it, until it begins again."""
+        """Notes that a member hands out no more records of a partition."""
         self._holders.get(where, {}).pop(member, None)
 
     def dies(self, member: str) -> None:
@@ -75,7 +73,8 @@ class GroupRules:
             holders.pop(member, None)
 
     def hands_out(self, member: str, where: TopicPartition, begin: int, end: int, offsets: Iterable[int]) -> None:
-        """All records from `begin` on that are before `end`; these have the given `offsets`."""
+        """Notes that a member hands out the records from `begin` to `end` (exclusive), at `offsets`; checks that no
+        other member could do so now."""
         for other, may_deliver in self._holders.get(where, {}).items():
             if other != member and may_deliver():
                 self._violate("exclusive", f"{where}: {member} hands out {begin}, and {other} might as well")
@@ -92,12 +91,13 @@ class GroupRules:
     # -- what the coordinator answers --------------------------------------------------------------------------------
 
     def sends(self) -> int:
-        """A request reaches a broker. Returns when."""
+        """Notes that a request reaches a broker; returns its event number."""
         self._now += 1
         return self._now
 
     def told(self, member: str, identity: str, epoch: int, partitions: Iterable[TopicPartition]) -> None:
-        """A member is told what it may own; `identity` is the same for all that are one static member."""
+        """Checks the partitions that a member is assigned; `identity` is the same for all processes of one static
+        member."""
         self._now += 1
         for where in partitions:
             known = self._owners.setdefault((where, epoch), identity)
@@ -108,7 +108,7 @@ class GroupRules:
             self.counters["static member returned"] += before != member
 
     def kept(self, sent: int, request: CommitOffsets, answer: CommitAnswer) -> None:
-        """A commit that was sent then is answered."""
+        """Checks the answer to a commit that reached a broker at event `sent`."""
         self._now += 1
         kept = [
             (TopicPartition(committed.topic, committed.partition), committed.offset)
@@ -135,11 +135,11 @@ class GroupRules:
                 return
 
     def floors(self) -> Mapping[TopicPartition, int]:
-        """Returns the committed offsets that a request which begins now must not find lowered."""
+        """Returns the committed offsets that an answer to a request which begins now must reach."""
         return dict(self._floors)
 
     def found(self, floors: Mapping[TopicPartition, int], answer: OffsetsAnswer) -> None:
-        """It is told these."""
+        """Checks that fetched committed offsets are not below `floors`, and pass no record that was not handed out."""
         self._now += 1
         for committed in answer.offsets:
             where, offset = TopicPartition(committed.topic, committed.partition), max(committed.offset, 0)
@@ -159,7 +159,7 @@ class GroupRules:
     # -- the end -----------------------------------------------------------------------------------------------------
 
     def missing(self, ends: Mapping[TopicPartition, int]) -> Iterator[str]:
-        """Yields which records below these ends were not handed out yet, or are not committed."""
+        """Yields the partitions whose records below these end offsets were not all handed out and committed."""
         for where, end in sorted(ends.items()):
             reach, committed = self.handed_out.get(where, Coverage()).reach(), self._floors.get(where, 0)
             if reach < end:

@@ -1,7 +1,7 @@
-"""The consumer groups of one run, from their first member to the end, when nothing may be left undone.
+"""The consumer groups of one run, from their first member to the final checks.
 
-begin -> members join, whatever happens to the brokers and to them -> become_stable: everything is back, each group
-settles -> drain: nobody writes any more, and everything is handed out and committed
+begin -> members join, while brokers and members are disturbed -> become_stable: faults are over, each group settles ->
+drain: producers have stopped, and everything is handed out and committed
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Groups:
                 self._joining.append(asyncio.ensure_future(_join(slot)))
 
     async def befall(self, mishap: Mishap, administrators: Administrators) -> None:
-        """Carries out an action on a member, or on a topic."""
+        """Carries out a disturbance on a member or on a topic."""
         group = self._groups[mishap.group % len(self._groups)]
         if mishap.kind == "grow":
             has_happened = await self._grow(mishap, administrators)
@@ -128,8 +128,8 @@ class Groups:
     # -- the end -----------------------------------------------------------------------------------------------------
 
     async def become_stable(self) -> None:
-        """Demands, on a healthy cluster, that each group settles, with each partition assigned to one member that
-        subscribes to it."""
+        """Demands, on a healthy cluster, that each group becomes stable in time, with each partition assigned to one
+        member that subscribes to it."""
         self._post.is_calm = True
         await asyncio.gather(*self._joining)
         begun_s = self._world.true_time
@@ -214,7 +214,7 @@ class Groups:
         self._truth.violate("offsets", f"{group.name}: its committed offsets cannot be asked for: {found}")
 
     async def _ask(self, group: Group, request: Asked) -> object:
-        """Returns the answer to a request, or the reason in words why there is none."""
+        """Sends a group request; returns the answer, or a text that says why there is none."""
         anywhere = AnyBroker(self._world, self._asking)
         try:
             return await self._post.ask(anywhere, group.rules, request, ASK_S)
@@ -232,7 +232,7 @@ class Groups:
         await self._post.close()
 
     def report(self) -> None:
-        """Adds what was counted to the truth."""
+        """Adds the groups' counters to the run's result (`Truth`)."""
         for group in self._groups:
             self._truth.counters.update({f"group: {name}": count for name, count in group.rules.counters.items()})
 

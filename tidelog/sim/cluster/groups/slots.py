@@ -1,12 +1,12 @@
-"""A seat in a group, who has it, and what befalls them.
+"""A member's place in a group: its plan, the process that fills it, and the disturbances of that process.
 
 | kind | what happens |
 |---|---|
-| crash | the process ends without a word; another one comes in its place, for a static member under the same name |
-| sleep | the process stands still for about as long as its session, then goes on as if nothing had been |
-| dawdle | it takes as long as its rebalance timeout to handle what it was handed out |
-| leave | it says goodbye, and comes back later |
-| resubscribe | it wants other topics for a while |
+| crash | the process ends without leaving; another one takes its place, a static member under the same instance id |
+| sleep | the process is paused for about as long as its session timeout, then goes on unaware |
+| dawdle | it takes about its rebalance timeout to handle a batch |
+| leave | it leaves the group, and comes back later |
+| resubscribe | it subscribes to one topic only for a while |
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from tidelog.sim.cluster.groups.hands import MemberContext
 from tidelog.sim.cluster.groups.member import Member
 
 LEAVE_S_MAX = 5.0
-"""The seconds after which a member that is leaving is ended."""
+"""Seconds after which the process of a leaving member is ended."""
 
 
 class Slot:
-    """`context` are made for each process anew."""
+    """The place of one member. `context` makes the `MemberContext` of each new process, by its name."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Slot:
         self._is_struck = False
 
     def begin(self) -> None:
-        """A process takes the seat."""
+        """Starts a process for the place."""
         assert self.member is None, "somebody has it"
         self._lives += 1
         name = f"{self._name}.{self._lives}"
@@ -57,7 +57,7 @@ class Slot:
         self._life = self.member.begin()
 
     async def end(self) -> None:
-        """Ends the process, if there is one. Raises what it has failed of before."""
+        """Ends the process, if there is one. Raises the error that it failed with before."""
         member, life = self.member, self._life
         self.member = self._life = None
         if member is None or life is None:
@@ -67,14 +67,14 @@ class Slot:
         await member.crash()
 
     def check(self) -> None:
-        """Raises what the process has failed of."""
+        """Raises the error that the process has failed with."""
         if self._life is not None and self._life.done():
             self._life.result()
 
     # -- mishaps -----------------------------------------------------------------------------------------------------
 
     async def befall(self, mishap: Mishap) -> bool:
-        """True if it did happen: one thing at a time."""
+        """Carries out a disturbance; returns False if another one is under way or there is no process."""
         member = self.member
         if member is None or self._is_struck:
             return False

@@ -1,6 +1,6 @@
-"""Eyes on the coordinators of a run: what they load, and what they copy forward.
+"""Observes the group coordinators of a run: what they load and copy forward.
 
-Copying is made to happen here: a length at which it is worth while is never reached in the few seconds of a run.
+The lengths that trigger copying forward are lowered here: the shipped ones are never reached in the seconds of a run.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from tidelog.sim.kit.patching import patched
 
 
 class GroupWatch:
-    """The watch of one run on its group coordinators."""
+    """Hooks into the group coordinators of one run."""
 
     def __init__(self, traffic: GroupTraffic, truth: Truth) -> None:
         self._traffic = traffic
         self._truth = truth
         self._led: dict[int, int] = {}
-        """The leader epoch in which each partition was last loaded."""
+        """Leader epoch in which a partition of the offsets topic was last loaded, by partition."""
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        """Looks, for as long as this is open."""
+        """Installs the hooks while the context is open."""
         with ExitStack() as stack:
             for owner, name, replacement in (
                 (coordinator, "load", self._load),
