@@ -1,5 +1,5 @@
 """The simulator of one shipped broker with its clients, on a machine that crashes.
 
-Clients that ask one broker, the faults of its machine and what is to happen to it now and then live here. The cluster's
-clients derive from these; whatever takes a second broker lives in sim/cluster.
+The clients of one broker, the faults of its machine and the events that must happen now and then live here. The cluster
+simulator's clients derive from these; everything with a second broker lives in sim/cluster.
 """

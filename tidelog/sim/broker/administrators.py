@@ -1,4 +1,4 @@
-"""Clients that administer: they delete prefixes, change settings, create and delete topics, whatever happens."""
+"""Clients that administer: they delete records, change settings, create and delete topics during the faults."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SEGMENT_BYTES = (1_024, 1_024, 2_000, 5_000, 20_000)
 
 
 async def create_topic(machine: Machine, name: str, partitions: int, configs: dict[str, str]) -> None:
-    """Creates a topic, however long it takes."""
+    """Creates a topic, retrying until it exists."""
     while True:
         try:
             await machine.call(lambda broker: broker.admin.create_topic(NewTopic(name, partitions, configs=configs)))
@@ -36,7 +36,7 @@ async def create_topic(machine: Machine, name: str, partitions: int, configs: di
 
 
 class NowAndThen(ABC):
-    """Does something `per_s` times a second on average, whatever becomes of it."""
+    """Client that does something `per_s` times a second on average, and ignores failures."""
 
     def __init__(self, per_s: float, rng: random.Random) -> None:
         self._per_s = per_s
@@ -44,7 +44,7 @@ class NowAndThen(ABC):
         self._is_stopping = False
 
     def stop(self) -> None:
-        """Begins nothing more."""
+        """Ends the loop after the current action."""
         self._is_stopping = True
 
     async def run(self) -> None:
@@ -58,7 +58,7 @@ class NowAndThen(ABC):
 
 
 class Administrator(NowAndThen):
-    """Deletes prefixes and changes segment sizes."""
+    """Client that deletes records and changes segment sizes."""
 
     def __init__(
         self, partitions: list[TopicPartition], machine: Machine, history: History, rng: random.Random
@@ -89,8 +89,8 @@ class Administrator(NowAndThen):
 
 
 class Churn:
-    """Creates a topic, writes to it, deletes it, and creates it again under the same name: what was answered stays so,
-    and no record of an earlier life shows up in a later one."""
+    """Client that creates a topic, writes to it, deletes it, and creates it again under the same name. It checks that
+    acknowledged changes persist, and that no record of a deleted topic shows up in a later one."""
 
     NAME = "churn"
 
@@ -99,10 +99,11 @@ class Churn:
         self._history = history
         self._rng = rng
         self._is_there: bool | None = False
-        """None: unknown."""
+        """True if the topic exists; None while that is unknown."""
         self._generation = 0
         self._unsettled_life = 0
-        """The machine's life in which an outcome stayed unknown: only the next one can tell."""
+        """Number of the machine's start in which an outcome stayed unknown: only after the next start the topic can be
+        looked up."""
         self._is_stopping = False
 
     def stop(self) -> None:

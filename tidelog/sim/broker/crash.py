@@ -1,8 +1,8 @@
-"""A simulation of one broker as it ships, its clients, and a machine that crashes.
+"""Simulation of one broker as it ships, its clients, and a machine that crashes.
 
-A seed draws topics and their settings, a handful of producers of every kind, readers and administrators, and what
-befalls the machine (`tidelog.sim.broker.nemesis`). They all run on one virtual clock until the last life is over; then
-the machine comes up on a healthy disk, the clients finish, the power is cut once more, and every promise is checked
+A seed draws topics and their settings, a handful of producers of every kind, readers and administrators, and the faults
+of the machine (`tidelog.sim.broker.nemesis`). They all run on one virtual clock until the last fault is over; then the
+machine comes up on a healthy disk, the clients finish, the power is cut once more, and every promise is checked
 (`tidelog.checker`).
 """
 
@@ -30,7 +30,7 @@ from tidelog.sim.kit.process import owned_task
 from tidelog.sim.kit.seeds import stream
 
 FINISH_S_MAX = 120.0
-"""How long clients may need, on a healthy machine, to learn the fate of everything they sent."""
+"""Seconds that clients may need on a healthy machine to learn the outcome of every batch that they sent."""
 ANYWHERE = 1 << 62
 
 
@@ -43,7 +43,7 @@ class Client(Protocol):
 
 
 def run_seed(seed: int) -> Outcome:
-    """Runs one seed to its end. A fault of the simulation, or an error that nobody handled, is a violation too."""
+    """Runs one seed to its end. A fault of the simulation, or an error that no code handled, is a violation too."""
     scenario = Scenario(seed)
     with capture_logs() as logs:
         try:
@@ -132,7 +132,7 @@ class Scenario:
         return stream(self.seed, purpose)
 
     async def _views_after_the_end(self, nemesis: Nemesis) -> list[View]:
-        """Returns the logs as they are after one more power cut; a clean stop must not change them."""
+        """Returns the content of the logs after one more power cut; checks that a clean stop does not change it."""
         machine = self._machine
         assert machine is not None
         self.history.lose()
@@ -162,7 +162,7 @@ class Scenario:
 
 
 def _draw_kinds(rng: random.Random) -> list[tuple[Kind, int]]:
-    """Two to five producers; one at least is the strictest there is."""
+    """Draws the kinds and acks of two to five producers; the first is idempotent with acks=all."""
     kinds: list[tuple[Kind, int]] = [(Kind.IDEMPOTENT, -1)]
     for _ in range(rng.randint(1, 4)):
         kind = rng.choice((Kind.IDEMPOTENT, Kind.IDEMPOTENT, Kind.PLAIN, Kind.KEYED))

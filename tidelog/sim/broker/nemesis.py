@@ -1,8 +1,8 @@
-"""The faults of one machine: a few lives, each with an end, and some with a bad disk.
+"""The faults of one machine: it is started a few times, and each time ends in some way; sometimes with a bad disk.
 
-An end strikes at a drawn operation of the disk (within a write, between an fsync and its answer, in the midst of
-recovery) or at a drawn instant; it is a power cut or a killed process; or the broker stops as it should. While it is
-down after a clean stop, bytes may rot: then everything was durable, so each damage has to stay what it is.
+An end comes at a drawn operation of the disk (within a write, between an fsync and its answer, in the midst of
+recovery) or at a drawn instant; it is a power cut or a killed process; or the broker stops cleanly. While it is down
+after a clean stop, bytes may rot: then everything was durable, so the effect of each damage is known.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ START_S_MAX = 60.0
 BOOTS_MAX = 4
 LIFE_S_MAX = 4.0
 STRANGER = "topics/" + "5" * 32 + "/0/00000000000000000000.log"
-"""A file of no known topic; nothing may remove it."""
+"""Path of a file that belongs to no known topic; the broker must not remove it."""
 STRANGE_CONTENT = b"somebody's data"
 
 
 class Nemesis:
-    """Drives one machine through its lives."""
+    """Starts and ends one machine several times, with faults."""
 
     def __init__(self, machine: Machine, history: History, rng: random.Random) -> None:
         self._machine = machine
@@ -39,7 +39,7 @@ class Nemesis:
         self._has_stranger = False
 
     async def run(self) -> None:
-        """Leaves the machine down, on a healthy disk."""
+        """Runs all starts and ends; leaves the machine down, on a healthy disk."""
         for _ in range(self._rng.randint(1, 4)):
             await self.boot(is_risky=self._rng.random() < 0.4)
             await self._live()
@@ -48,7 +48,7 @@ class Nemesis:
             await asyncio.sleep(self._rng.random() * 0.3)
 
     async def boot(self, *, is_risky: bool = False) -> None:
-        """Starts the machine, through crashes in recovery if `is_risky`. On a healthy disk it must come up whole."""
+        """Starts the machine; with crashes during recovery if `is_risky`. On a healthy disk all logs must be online."""
         for remaining in reversed(range(BOOTS_MAX)):
             if is_risky and remaining:
                 self._machine.disk.crash_at(self._rng.randint(1, 40))
@@ -129,7 +129,7 @@ class Nemesis:
         return {topic.topic_id: name for name, topic in broker.image.topics.items()}
 
     async def _pass(self, seconds: float) -> None:
-        """Lets time go by, less of it if the machine dies."""
+        """Returns after so many seconds, or when the machine dies."""
         try:
             async with asyncio.timeout(seconds):
                 await self._machine.wait_died()
@@ -152,7 +152,8 @@ class Nemesis:
     # -- damage while it is down -------------------------------------------------------------------------------------
 
     def _rot(self, names: dict[str, str]) -> None:
-        """Damages one file of one partition, each partition once at most: with one damage, each promise still holds."""
+        """Damages one file of one partition, each partition once at most: with one damage, each promise still holds.
+        `names` are the topics' names by id."""
         medium = self._machine.disk.medium
         paths = [path for path, node in medium.walk().items() if node.data and self._owner(path, names) is not None]
         if not paths:
@@ -173,7 +174,7 @@ class Nemesis:
         self._history.note("rot", path, position)
 
     def _owner(self, path: str, names: dict[str, str]) -> TopicPartition | None:
-        """The partition whose file this is, unless it is damaged already or nobody checks it."""
+        """Returns the partition that the file belongs to; None if it is damaged already or is not checked."""
         parts = path.split("/")
         if len(parts) != 4 or parts[1] not in names:
             return None
@@ -185,14 +186,14 @@ class Nemesis:
         self._has_stranger = True
 
     def check_stranger(self) -> None:
-        """Checks that the broker has left a file alone which belongs to no known topic."""
+        """Checks that the broker has not touched the file that belongs to no known topic."""
         node = self._machine.disk.medium.walk().get(STRANGER)
         if self._has_stranger and (node is None or bytes(node.data) != STRANGE_CONTENT):
             self._history.violate("a file of no known topic was touched")
 
 
 def _offsets_at(medium: Medium, path: str, position: int) -> range:
-    """The offsets of the batch that holds this byte of a log file."""
+    """Returns the offsets of the batch at this byte position of a log file."""
     at = 0
     for batch in iter_batches(bytes(medium.walk()[path].data)):
         at += len(batch.data)

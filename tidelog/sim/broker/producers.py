@@ -1,7 +1,8 @@
-"""Clients that write, as the real producer does: the same batch, with the same sequence, until its fate is known.
+"""Clients that write, as the real producer does: they retry the same batch, with the same sequence, until its outcome
+is known.
 
 Each client writes to one partition, up to a window of batches in flight, and retries in order. A plain client sends
-each batch once and lives with not knowing.
+each batch once and leaves its outcome unknown.
 """
 
 from __future__ import annotations
@@ -33,9 +34,8 @@ FINGERPRINT = 77
 
 
 class Producer:
-    """A client that produces. `run` sends until `stop` is called and the fate of all that it promised itself to retry
-    is known.
-    """
+    """Client that produces. `run` sends until `stop` is called and the outcome of all batches that it retries
+    is known."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Producer:
         self._is_stopping = False
 
     def stop(self) -> None:
-        """Begins no further batch."""
+        """Begins no new batch."""
         self._is_stopping = True
 
     async def run(self) -> None:
@@ -82,7 +82,7 @@ class Producer:
             await asyncio.sleep((0.1 + self._rng.random()) * self._pause_s)
 
     def _draw_window(self) -> int:
-        """How many batches are in flight next."""
+        """Draws the number of batches that are sent next without waiting for answers."""
         return self._rng.randint(1, self._window)
 
     def _new_batch(self) -> Sent:
@@ -117,7 +117,8 @@ class Producer:
         return bytes(body)
 
     async def _insist(self, requests: list[tuple[Sent, bytes]]) -> None:
-        """Sends what is not known yet again, in order, until it is."""
+        """Sends the batches with unknown outcomes again, in order, until each is acknowledged or a sequence gap
+        persists."""
         gaps = 0
         for sent, body in requests:
             while sent.durability is None:
@@ -131,8 +132,8 @@ class Producer:
                         return
 
     def _give_up(self) -> None:
-        """All earlier batches were acknowledged, and still there is a gap: the log has lost what it acknowledged. That
-        may happen to records that were never promised to survive; the producer starts afresh under another id."""
+        """Starts afresh under a new producer id after a sequence gap that persists. The log has then lost acknowledged
+        batches, which is a violation unless their loss is excused."""
         self._producer_id = ProducerId(-1)
         self._history.counters["producer started afresh"] += 1
         if not self._history.knows_sequences(self.partition):
@@ -145,7 +146,7 @@ class Producer:
         return any(s.durability != "fsynced" and s.losses_at_ack < self._history.volatile_losses for s in mine)
 
     async def _attempt(self, sent: Sent, body: bytes, *, is_retry: bool = False) -> bool:
-        """Sends once; true if the batch's fate is known. A retry passes a sequence gap on."""
+        """Sends a batch once; returns True if it is acknowledged. In a retry, `OutOfOrderSequence` is raised."""
         history = self._history
         history.attempt(sent)
         try:
@@ -184,7 +185,7 @@ class Producer:
 
     @staticmethod
     def _key(body: bytes) -> int:
-        """An idempotency key's producer id: this batch's alone."""
+        """Returns the producer id that stands for an idempotency key, unique to this batch."""
         return int.from_bytes(xxh3_64_digest(body), "big") >> 3
 
 

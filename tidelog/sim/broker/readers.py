@@ -1,4 +1,4 @@
-"""Clients that read: everything they are given goes into the history, which compares it with what was sent and seen."""
+"""Clients that read: all records go into the history, which compares them with what was sent and read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ REFUSALS_MAX = 1_000
 
 
 class Reader:
-    """Follows one partition from its start, again and again from anywhere."""
+    """Client that reads one partition from its start, and now and then again from an earlier offset."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class Reader:
         rng: random.Random,
         medium: Medium | None = None,
     ) -> None:
-        """`medium` tells whether damage that is met may be somebody's fault."""
+        """`medium` is the broker's disk, whose faults excuse damage that the reader meets."""
         self.partition = partition
         self._machine = machine
         self._medium = medium
@@ -92,7 +92,7 @@ class Reader:
             self._go_to(self._rng.randint(0, self._offset))
 
     def _check(self, fetched: FetchedBatches, offset: int) -> None:
-        """Nothing is left out, also where nobody could know that something is missing."""
+        """Checks that the fetched records have no gaps, also where no later record would reveal one."""
         for at, _ in records_in(fetched.data, offset):
             if at != offset:
                 self._history.violate(f"{self.partition} skips from {offset} to {at}")
@@ -106,8 +106,8 @@ class Reader:
 
 
 async def read_all(machine: Service, partition: TopicPartition, history: History, *, is_sparse: bool = False) -> View:
-    """Everything that a partition shows; `is_sparse` if some offsets belong to no record. Raises as the broker does; a
-    leader whose lease has run out is asked again, as where heartbeats take half a session it does now and then."""
+    """Returns all that a partition shows; `is_sparse` if some offsets belong to no record. Raises what the broker
+    raises; a leader whose lease has expired is asked again, since short sessions make that happen."""
 
     async def read(broker: Broker) -> View:
         found = broker.partition(*partition)

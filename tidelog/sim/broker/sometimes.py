@@ -1,4 +1,4 @@
-"""Events that must happen now and then to a broker: a batch of seeds in which one never did proves nothing."""
+"""Names of events that must happen now and then to a broker; a batch of seeds in which one never did proves little."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FINDINGS: Mapping[str, str] = {
     "catalog header of segment": "catalog header rewritten",
     "belongs to no known topic": "unknown directory left alone",
 }
-"""Parts of what a broker logs of the logs that it opens, and what each counts as."""
+"""Names of counted events, by a text in the broker's log lines about the logs that it opens."""
 
 SOMETIMES: tuple[str, ...] = (
     *FINDINGS.values(),

@@ -2,8 +2,8 @@
 
     a laggard dies, the others go on a while -> producers fall silent -> all die -> damage -> they start, in any order
 
-Which broker starts first matters for recovery. So each run draws an order, with gaps of up to seconds; in half of
-the runs the brokers with damaged disks start first.
+Which broker starts first matters for recovery, so the order of the starts is drawn, with gaps of up to seconds; half of
+the time the brokers with damaged disks start first.
 """
 
 from __future__ import annotations

@@ -30,8 +30,8 @@ class Majorities:
         self.logs[partition_id] = PaxosLog(book, voters_of(info.members), durable_of)
 
     def is_born_dead(self, partition_id: PartitionId, info: PartitionInfo, wiped: Container[int]) -> bool:
-        """Returns True if a majority of the partition's founding members were on the nodes in `wiped`, whose disks the
-        controller takes for others."""
+        """Returns True if a majority of the partition's founding members were on nodes in `wiped`, whose disks were
+        replaced before the controller learned of it."""
         log = self.logs[partition_id]
         log.lost.update((one.engine_id, None) for one in info.members if one.node_id in wiped)
         return bool(log.lost) and self._is_beyond_help(log)

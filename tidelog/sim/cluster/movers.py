@@ -38,8 +38,8 @@ from tidelog.sim.kit.seeds import stream
 FACTOR_MAX = 3
 RETRY_S = 0.2
 THROTTLES = (None, None, 0, 50_000, 500_000)
-"""Throttles in bytes per second, as `AlterReassignments` takes them; the lowest delays a reassignment in a run without
-preventing it."""
+"""Throttles in bytes per second, as `AlterReassignments` takes them: None leaves the throttle as it is, 0 is no
+throttle."""
 
 Work = Callable[[Broker], Coroutine[Any, Any, object]]
 Partition = tuple[Topic, PartitionInfo]

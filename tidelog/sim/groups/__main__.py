@@ -1,4 +1,4 @@
-"""The simulator of classic groups as a program: runs seeds, or one scenario."""
+"""Command line of the simulator of classic groups: runs seeds, or one scenario."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COMMAND = "python -m tidelog.sim.groups"
 
 
 def main() -> int:
-    """Returns the exit status."""
+    """Runs the command. Returns the exit status."""
     options = options_of(COMMAND, "Simulate classic groups, each run from one number.").parse_args()
     program = Program(COMMAND, "commits kept", shrink)
     if options.scenario is not None or options.trace:
@@ -28,7 +28,7 @@ def main() -> int:
 
 
 def shrink(outcome: Outcome) -> Scenario:
-    """Returns a scenario that fails, too, and of whose steps none can be left out."""
+    """Returns a scenario that fails, too, and in which no step can be left out."""
     scenario = outcome.scenario
     for step in scenario.steps:
         smaller = msgspec.structs.replace(scenario, steps=tuple(one for one in scenario.steps if one is not step))

@@ -1,4 +1,4 @@
-"""The brokers of one run: which of them coordinates, and how that ends."""
+"""The brokers of one run, their coordinators, and the faults of these."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TOPIC = "t"
 
 
 class Process:
-    """A broker's process that coordinates, or believes that it does."""
+    """A broker process that coordinates the group, or still believes that it does."""
 
     def __init__(self, log: LedLog, coordinator: Coordinator, tasks: RoleTasks) -> None:
         self.log = log
@@ -39,7 +39,7 @@ class Process:
         tasks.spawn(coordinator, coordinator.run())
 
     async def close(self) -> None:
-        """Ceases to coordinate, and says so to whoever waits."""
+        """Ends the coordinator in order: it answers the calls that wait."""
         self.coordinator.close()
         await self._tasks.cancel(self.coordinator)
 
@@ -50,11 +50,11 @@ class Process:
 
 
 async def _nothing_to_found(deadline_s: float) -> None:
-    """Does nothing: the topic is there."""
+    """Does nothing: the offsets topic exists."""
 
 
 class Brokers:
-    """The brokers of one run."""
+    """The brokers of one run, one of which leads the offsets partition."""
 
     def __init__(self, scenario: Scenario, rng: random.Random, failed: Callable[[], None]) -> None:
         self._scenario = scenario
@@ -66,7 +66,7 @@ class Brokers:
         self._entropy = SimEntropy(rng)
         self._is_calm = False
         self.leader = 0
-        """Node id of the broker that leads; the metadata say so at once, and members learn of it later."""
+        """Node id of the leader; the metadata have it at once, while members learn of it later."""
         self._lead(1)
 
     @property
@@ -76,8 +76,8 @@ class Brokers:
         return None if process is None else process.coordinator
 
     async def call(self, node_id: int, do: Callable[[ClassicGroups], Awaitable[T]]) -> T:
-        """Calls the classic groups of a broker. Raises what `do` raises, `NotCoordinator` if that broker does not
-        coordinate, and `ConnectionLost` if it is dead or dies meanwhile."""
+        """Calls the classic groups of a broker. Raises what `do` raises, `NotCoordinator` if that broker has no
+        coordinator, and `ConnectionLost` if it is dead or dies meanwhile."""
         if node_id in self._dead:
             raise ConnectionLost
         process = self._processes.get(node_id)
@@ -98,8 +98,8 @@ class Brokers:
     # -- what happens ------------------------------------------------------------------------------------------------
 
     async def strike(self, action: str, lasts_s: float) -> None:
-        """Disturbs the coordinator. `kill`: its broker dies, and stays down for `lasts_s`; `zombie`: another broker
-        leads, and the old one learns of it after `lasts_s`; otherwise it hands over."""
+        """Disturbs the coordinator. `kill`: its broker dies, and stays down for `lasts_s` seconds; `zombie`: another
+        broker leads, and the old one learns of it after `lasts_s` seconds; otherwise it hands over."""
         node_id = self.leader
         process, others = self._processes.get(node_id), self._free()
         if process is None or not others:
@@ -123,7 +123,7 @@ class Brokers:
             self._lead(self._rng.choice(self._free()))
 
     def _free(self) -> list[int]:
-        """Returns the brokers that could lead."""
+        """Returns the brokers that are alive and have no coordinator."""
         return [one for one in range(1, NODES + 1) if one not in self._processes and one not in self._dead]
 
     def be_calm(self) -> None:

@@ -1,4 +1,5 @@
-"""A member of the group, as Kafka's clients are: it finds the coordinator, joins, syncs, beats, commits, and again."""
+"""A member of the classic group, as Kafka's clients are: it finds the coordinator, joins, syncs, sends heartbeats,
+commits, and again."""
 
 from __future__ import annotations
 
@@ -42,12 +43,12 @@ GROUP = "g"
 PAUSE_S = 0.05
 CALL_S = 1.0
 COMMIT_S = 15.0
-"""The seconds that a commit may take: longer than a coordinator tries an append, so that it tells the outcome before
-the member gives up."""
+"""Seconds that a commit may take: longer than a coordinator tries an append, so that it answers before the member gives
+up."""
 
 
 class World:
-    """The state that all members share. `next_value` is the number of the next commit."""
+    """State that all members share. `next_value` numbers the commits."""
 
     def __init__(self, scenario: Scenario, brokers: Brokers, post: Post, rules: Rules, rng: random.Random) -> None:
         self.scenario = scenario
@@ -59,20 +60,20 @@ class World:
 
     @property
     def wait_s(self) -> float:
-        """The seconds that a join or sync may take: twice the rebalance timeout and twice the session timeout, since
-        all static members may be away; the initial delay; and 3 s for an append that stalls."""
+        """Seconds that a join or sync may take: twice the rebalance timeout and twice the session timeout, since all
+        static members may be away; the initial delay; and 3 s for an append that stalls."""
         return 2 * self.scenario.rebalance_s + 2 * self.scenario.session_s + self.scenario.initial_delay_ms / 1000 + 3
 
 
 class Member:
-    """A process that is a member of the group, until it is fenced or told to leave."""
+    """A process that is a member of the group, until it leaves or is fenced."""
 
     def __init__(self, world: World, seat: Seat) -> None:
         self.member_id = ""
         self.generation = -1
         self.owned: list[int] = []
         self.asleep_s = 0.0
-        """Pauses the process for so many seconds; it does not notice."""
+        """Seconds by which its next request is delayed, as if the process were paused."""
         self.is_leaving = False
         self.metadata = b"1"
         self._world = world
@@ -81,7 +82,7 @@ class Member:
 
     @property
     def identity(self) -> str:
-        """The member's name in the rules."""
+        """Name of the member in the rules: its instance id, or its member id."""
         return self._seat.instance_id or self.member_id
 
     async def live(self) -> None:
@@ -162,7 +163,7 @@ class Member:
             raise
 
     async def commit(self, partition: int) -> None:
-        """Commits the next value. Raises as the coordinator."""
+        """Commits the next value for a partition. Raises what the coordinator raises."""
         self._world.next_value += 1
         value, generation, rules = self._world.next_value, self.generation, self._world.rules
         request = CommitAsMember(
@@ -210,7 +211,7 @@ class Member:
         return await self._world.brokers.call(node_id, lambda groups: do(groups, until_s))
 
     async def _waits(self, what: str, node_id: int, do: Callable[[ClassicGroups, float], Awaitable[T]]) -> T:
-        """Sends a join or sync, which may wait for other members; judges that its answer comes in time."""
+        """Sends a join or sync, which may wait for other members; checks that the answer comes in time."""
         loop, rules = asyncio.get_running_loop(), self._world.rules
         began_s = loop.time()
         try:

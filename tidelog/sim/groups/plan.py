@@ -8,12 +8,13 @@ from tidelog.sim.kit.seeds import stream
 
 RATES = (0.0, 0.0, 0.02, 0.1)
 MOVES = ("kill", "move", "zombie")
-"""The coordinator's broker dies; hands the partition on; or is replaced and does not know it for a while."""
+"""Faults of the coordinator: its broker dies; it hands the partition over; or it is replaced and does not know that for
+a while."""
 MISHAPS = ("crash", "sleep", "leave", "other metadata")
 
 
 class Seat(msgspec.Struct, frozen=True):
-    """A member of the group; another process takes its place when it dies."""
+    """Place of a member in the group; another process takes it when the member's process ends."""
 
     instance_id: str | None
     joins_s: float
@@ -22,7 +23,7 @@ class Seat(msgspec.Struct, frozen=True):
 
 
 class Step(msgspec.Struct, frozen=True):
-    """Something happens: to the coordinator, or to whoever has a seat (counted round)."""
+    """A disturbance of the coordinator, or of the member at index `seat` (modulo their number)."""
 
     at_s: float
     action: str
@@ -31,7 +32,7 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Scenario(msgspec.Struct, frozen=True):
-    """Everything that makes up a run."""
+    """All that determines a run."""
 
     seed: int
     seats: tuple[Seat, ...]
@@ -41,18 +42,19 @@ class Scenario(msgspec.Struct, frozen=True):
     rebalance_s: float
     initial_delay_ms: int
     append_s: float
-    """How long an append takes, on average."""
+    """Mean seconds of an append."""
     refused_rate: float
-    """Chance that an append is refused for now."""
+    """Chance that an append is refused with a retriable error."""
     unknown_rate: float
-    """Chance that nobody hears what became of an append."""
+    """Chance that the outcome of an append stays unknown."""
     late_rate: float
-    """Chance that a request arrives when its caller has given up; or twice; or that its answer is lost."""
+    """Chance, each, that a request arrives after its caller has given up, that it arrives twice, and that its answer is
+    lost."""
     chaos_s: float
 
 
 def draw_scenario(seed: int) -> Scenario:
-    """Returns what a seed stands for."""
+    """Returns the scenario of a seed."""
     rng = stream(seed, "classic groups")
     chaos_s = rng.choice((4.0, 8.0, 12.0))
     seats = tuple(

@@ -1,6 +1,6 @@
-"""The way from members to the coordinator and back: requests arrive late, twice, or not, and answers get lost.
+"""Simulated network between members and the coordinator: requests arrive late, twice, or not, and answers get lost.
 
-Whatever arrives is judged by the rules, also if nobody is left to hear of it.
+Every answer is passed to the rules, even if no caller waits for it any more.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ TRIP_S_MAX = 0.005
 LATE_S_MAX = 3.0
 
 Delivery = Callable[[int], Awaitable[T]]
-"""Brings a request to a broker, by its node id, and the answer to the rules."""
+"""Coroutine function that delivers a request to the broker with a node id, and passes the answer to the rules."""
 
 
 class Post:
-    """The post of one run."""
+    """The network between members and brokers in one run."""
 
     def __init__(self, scenario: Scenario, brokers: Brokers, rng: random.Random) -> None:
         self.is_calm = False
-        """No faults any more."""
+        """True once faults are over."""
         self._scenario = scenario
         self._brokers = brokers
         self._rng = rng
         self._under_way: dict[asyncio.Task[None], None] = {}
 
     async def send(self, node_id: int, deliver: Delivery[T]) -> T:
-        """Returns the answer. Raises what the broker does, and `ConnectionLost`."""
+        """Sends a request and returns the answer. Raises what the broker raises, and `ConnectionLost`."""
         if self._happens():
             self._send_later(deliver)
             await asyncio.sleep(0.3 * self._rng.random())
@@ -63,6 +63,6 @@ class Post:
             await deliver(self._brokers.leader)
 
     async def drain(self) -> None:
-        """Returns when nothing is under way any more."""
+        """Returns when no request is under way any more."""
         while self._under_way:
             await asyncio.wait(list(self._under_way))

@@ -1,15 +1,15 @@
-"""The rules of a classic group, whatever befalls its members, its coordinator and the network.
+"""The rules that a classic group must keep under any faults of its members, its coordinator and the network.
 
-The omniscient side: told of every answer in the order in which they are given.
+They are checked from outside, with every answer in the order in which they are given.
 
 | rule | in words |
 |---|---|
 | leader | of one generation one member leads, for all time, whichever coordinator says so |
 | assignment | a member's assignment was made for it, in the generation that it speaks with, by that one's leader |
 | owners | of one generation a partition has one owner |
-| fencing | no commit of a generation is kept that was sent after anybody was told of a later one |
+| fencing | no commit of a generation is kept that was sent after any member was told of a later one |
 | offsets | what was answered as kept is found, unless a commit that was not over before has replaced it |
-| in time | a join or a sync is answered before its caller gives up: nobody is forgotten |
+| in time | a join or a sync is answered before its caller gives up: no member is forgotten |
 | stable | in the end all that live are in one generation, and have every partition between them |
 
 A static member is the same whichever process it is, so that it may take over in a generation.
@@ -31,7 +31,7 @@ NEVER = float("inf")
 
 @dataclass
 class Attempt:
-    """A commit of one partition: between when it was sent and when its fate was known."""
+    """A commit of one partition: the event numbers of its sending and of its answer."""
 
     value: int
     sent: int
@@ -41,26 +41,26 @@ class Attempt:
 
 @dataclass
 class Rules:
-    """The rules of one run. `violations` are what was broken."""
+    """Checks the rules of one run. `violations` lists those that were broken."""
 
     violations: list[str] = field(default_factory=list)
     counters: Counter[str] = field(default_factory=Counter)
     _now: int = 0
-    """Counts events."""
+    """Number of events so far."""
     _leaders: dict[int, str] = field(default_factory=dict)
     _owners: dict[tuple[int, int], str] = field(default_factory=dict)
     _told: dict[int, int] = field(default_factory=dict)
-    """The time at which somebody was first told of a generation."""
+    """Event number at which a member was first told of a generation, by generation."""
     _attempts: dict[int, list[Attempt]] = field(default_factory=dict)
-    """The commits of each partition."""
+    """Commits of each partition."""
 
     def event(self) -> int:
-        """Returns the number of something that happens now."""
+        """Counts an event, and returns its number."""
         self._now += 1
         return self._now
 
     def joined(self, identity: str, answer: JoinAnswer) -> None:
-        """A member is told of a generation."""
+        """Checks the answer to a join: one member leads each generation."""
         self._told.setdefault(answer.generation, self.event())
         self.counters["join answered"] += 1
         if answer.leader == answer.member_id:
@@ -69,7 +69,7 @@ class Rules:
                 self.violate("leader", f"of generation {answer.generation} {identity} leads, and so does {known}")
 
     def synced(self, identity: str, generation: int, answer: SyncAnswer) -> None:
-        """A member is told what it has."""
+        """Checks the assignment in the answer to a sync: it was made for this member, in this generation."""
         self.counters["sync answered"] += 1
         said = read_assignment(answer.assignment)
         if said is None or (said["generation"], said["for"]) != (generation, identity):
@@ -81,13 +81,13 @@ class Rules:
                 self.violate("owners", f"{partition} is owned by {identity} and {known} in generation {generation}")
 
     def attempt(self, partition: int, value: int) -> Attempt:
-        """A commit reaches a broker."""
+        """Notes that a commit reaches a broker."""
         attempt = Attempt(value, self.event())
         self._attempts.setdefault(partition, []).append(attempt)
         return attempt
 
     def kept(self, attempt: Attempt, generation: int) -> None:
-        """It is answered as kept."""
+        """Notes that a commit succeeded; checks that no member was told of a later generation before it was sent."""
         attempt.ended, attempt.is_kept = self.event(), True
         self.counters["commit kept"] += 1
         later = [one for one, at in self._told.items() if one > generation and at < attempt.sent]
@@ -95,12 +95,12 @@ class Rules:
             self.violate("fencing", f"a commit of generation {generation} is kept, {max(later)} has begun")
 
     def refused(self, partition: int, attempt: Attempt) -> None:
-        """It is answered as not done."""
+        """Notes that a commit was refused for certain."""
         self._attempts[partition].remove(attempt)
         self.counters["commit refused"] += 1
 
     def found(self, offsets: Mapping[int, int]) -> None:
-        """Nothing is under way any more, and these are the committed offsets."""
+        """Checks the committed offsets, once no request is under way any more."""
         for partition, attempts in sorted(self._attempts.items()):
             last_sent = max((one.sent for one in attempts if one.is_kept), default=-1)
             value = offsets.get(partition)
@@ -111,11 +111,11 @@ class Rules:
                 self.violate("offsets", f"{value} is found of {partition}, which a later commit has replaced")
 
     def waited(self, what: str, seconds: float) -> None:
-        """A caller has given up before it was answered."""
+        """Reports a join or sync that was not answered before its caller gave up."""
         self.violate("in time", f"a {what} is not answered after {seconds:.1f} s")
 
     def violate(self, rule: str, what: str) -> None:
-        """Notes that a rule is broken."""
+        """Notes that a rule is broken, and how."""
         self.violations.append(f"{rule}: {what}")
 
 
@@ -123,7 +123,8 @@ class Rules:
 
 
 def assignments(answer: JoinAnswer, partitions: int) -> tuple[MemberAssignment, ...]:
-    """Returns what a leader gives: each partition to one member, with the generation and the member's name on it."""
+    """Returns a leader's assignments: each partition goes to one member, and each assignment names its generation and
+    member."""
     members = [(one.instance_id or one.member_id, one.member_id) for one in answer.members]
     return tuple(
         MemberAssignment(
@@ -141,5 +142,5 @@ def assignments(answer: JoinAnswer, partitions: int) -> tuple[MemberAssignment, 
 
 
 def read_assignment(assignment: bytes) -> Any:
-    """Returns what a leader has said; None if nothing."""
+    """Decodes an assignment that a leader made; returns None for an empty one."""
     return msgspec.json.decode(assignment) if assignment else None

@@ -1,5 +1,5 @@
-"""A run of the simulated group: members join, brokers and members are disturbed, the faults end, and the group has to
-become stable."""
+"""A run of the simulated group: members join, coordinator and members are disturbed, the faults end, and the group has
+to become stable."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from tidelog.sim.kit.seeds import stream
 
 Outcome: TypeAlias = ScenarioOutcome[Scenario]
 SETTLED_S_MAX = 10.0
-"""The seconds that the group may take to become stable after the last fault, in addition to twice the time that a join
-or sync may take."""
+"""Seconds that the group may take to become stable after the last fault, in addition to twice the time that a join or
+sync may take."""
 LOOK_S = 0.05
 SOMETIMES = (
     "join told of another coordinator",
@@ -59,7 +59,7 @@ class Run:
         self.rules.violate("no failure", "a task of a coordinator has ended by an error that nobody foresaw")
 
     async def play(self) -> None:
-        """Plays the scenario from its first action to the last check."""
+        """Runs the scenario from its first action to the last check."""
         seats = [asyncio.ensure_future(self._seat(number, seat)) for number, seat in enumerate(self._scenario.seats)]
         try:
             await self._happen()
@@ -74,7 +74,7 @@ class Run:
             await self._brokers.close()
 
     async def _seat(self, number: int, seat: Seat) -> None:
-        """Starts another member's process whenever one has ended, for whatever reason."""
+        """Runs a member's process, and starts another one whenever it has ended."""
         await asyncio.sleep(seat.joins_s)
         while True:
             member = self._members[number] = Member(self._world, seat)
@@ -130,7 +130,8 @@ class Run:
         return None if group is None else group.classic
 
     async def _settle(self) -> None:
-        """Ends all faults, and demands that all members soon are in one generation."""
+        """Ends all faults, and demands that all members are in one generation in time, with one owner for each
+        partition."""
         self._post.is_calm = True
         self._brokers.be_calm()
         await self._post.drain()
@@ -156,7 +157,7 @@ class Run:
         return None
 
     async def _look_at_offsets(self) -> None:
-        """Has each member commit once more and leave, and demands that the last commits are found then."""
+        """Makes each member leave the group, and demands that the last commits are found then."""
         for member in self._members.values():
             member.is_leaving = True
         await asyncio.sleep(2.0)
@@ -169,7 +170,7 @@ class Run:
 
 
 def run_scenario(scenario: Scenario) -> Outcome:
-    """Plays a scenario; returns its outcome."""
+    """Runs a scenario; returns its outcome."""
     rules = Rules()
     failure: Exception | None = None
 
@@ -191,14 +192,14 @@ def run_scenario(scenario: Scenario) -> Outcome:
 
 
 def run_seed(seed: int) -> Outcome:
-    """Plays the scenario of a seed; returns its outcome."""
+    """Runs the scenario of a seed; returns its outcome."""
     return run_scenario(draw_scenario(seed))
 
 
 def run_groups(
     first: int, count: int, *, failures_max: int = 1, jobs: int = 1, progress: Progress[Outcome] | None = None
 ) -> Batch[Outcome]:
-    """Plays these seeds."""
+    """Runs these seeds, on `jobs` processes, until `failures_max` runs have failed."""
     return run_seeds(
         run_seed, first, count, sometimes=SOMETIMES, failures_max=failures_max, jobs=jobs, progress=progress
     )

@@ -1,7 +1,8 @@
-"""A log that brokers lead in turn, as a coordinator sees it: what `LedPartition` offers, without replicas and disks.
+"""A log that brokers lead in turn, with the interface of `LedPartition` that a coordinator uses; it has no replicas and
+no disks.
 
-An append lands at one instant, if its broker leads then, and is committed by that. Its broker may be dead or replaced
-when the word of it would arrive.
+An append takes effect at one instant, if its broker leads then, and is committed at once. Its broker may be dead or
+replaced before the caller learns of it.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ MESSAGE_BYTES_MAX = 1 << 20
 
 @dataclass
 class SharedLog:
-    """The committed batches, and the epoch of whoever leads."""
+    """The committed batches, and the leader epoch."""
 
     epoch: int = 0
     end: int = 0
@@ -48,13 +49,13 @@ class SharedLog:
 
 @dataclass(frozen=True)
 class LogConfig:
-    """The settings that a coordinator asks for."""
+    """Topic settings that a coordinator reads."""
 
     max_message_bytes: int = MESSAGE_BYTES_MAX
 
 
 class LedLog:
-    """A leadership. It is over when the log has another epoch."""
+    """The log as one leader sees it. Leadership ends when the log has another epoch."""
 
     topic = OFFSETS_TOPIC
     partition = 0
@@ -65,7 +66,7 @@ class LedLog:
         log.epoch += 1
         self.leader_epoch = log.epoch
         self.is_calm = False
-        """No faults any more."""
+        """True once faults are over."""
         self._log = log
         self._node_id = node_id
         self._scenario = scenario
@@ -73,30 +74,31 @@ class LedLog:
 
     @property
     def is_leading(self) -> bool:
-        """False from when another broker leads."""
+        """True until another broker leads."""
         return self._log.epoch == self.leader_epoch
 
     async def extent(self) -> Extent:
-        """Tells as `LedPartition.extent`: a lease is over before anybody else leads."""
+        """Returns the extent of the log. Raises `LeaderNotAvailable` once another broker leads."""
         if not self.is_leading:
             raise LeaderNotAvailable("the lease is over")
         return Extent(0, self._log.end, self._log.end, self.leader_epoch, self._node_id)
 
     async def read(self, offset: int, *, bytes_max: int) -> FetchedBatches:
-        """Reads as `LedPartition.read`; a batch at a time."""
+        """Returns the batch at an offset. Raises `LeaderNotAvailable` once another broker leads."""
         await self.extent()
         found = next(batch for batch in self._log.batches if batch.header.next_offset > offset)
         end = self._log.end
         return FetchedBatches(found.data, found.header.next_offset, 0, end, end, self.leader_epoch, self._node_id)
 
     async def delete_below(self, offset: int, *, deadline_s: float) -> None:
-        """Refuses what `LedPartition.delete_below` does; runs are too short for that to be needed."""
+        """Raises `LeaderNotAvailable`: runs are too short for deletions to be needed."""
         raise LeaderNotAvailable("nothing is deleted here")
 
     async def append(
         self, batches: list[RecordBatch], *, acks: int, deadline_s: float, expected_end: int | None = None
     ) -> ProduceReceipt:
-        """Appends as `LedPartition.append`."""
+        """Appends one batch. Raises `NotEnoughReplicas` for injected refusals, `NotLeader`, `EndOffsetMoved`, and
+        `TimedOutAfterAppend` if the outcome stays unknown."""
         if not self._is_fine(self._scenario.refused_rate):
             raise NotEnoughReplicas("too few replicas are in sync")
         loop = asyncio.get_running_loop()
@@ -118,12 +120,12 @@ class LedLog:
         return self.is_calm or self._rng.random() >= rate
 
     def _delay_s(self) -> float:
-        """Now and then a disk stalls."""
+        """Draws the seconds of one step of an append; now and then the disk stalls."""
         stall_s = 0.0 if self._is_fine(0.02) else self._rng.random()
         return self._rng.expovariate(1 / self._scenario.append_s) + stall_s
 
     def _land(self, batch: RecordBatch, expected_end: int | None, landed: asyncio.Future[int | TidelogError]) -> None:
-        """The instant at which it is decided. The caller may be gone."""
+        """Decides an append at one instant; its caller may be gone by then."""
         outcome: int | TidelogError
         if not self.is_leading:
             outcome = NotLeader("another broker leads", self._log.epoch)

@@ -1,7 +1,7 @@
-"""The simulator of one primary-backup partition: the cores of both sides and the controller's decisions, and nothing
-else real.
+"""Simulator of one primary-backup partition: the shipped cores of leader, follower and controller, with everything else
+simulated.
 
-A scenario is a sequence of steps, each with its own dice, so that leaving one out changes nothing of the others. What
-the steps act on is a `World`; what must hold is in `truth.py`; what must happen now and then in `sometimes.py`.
+A scenario is a sequence of steps, each with random numbers of its own, so that leaving one out changes nothing of the
+others. Steps act on a `World`; `truth.py` says what must hold, and `sometimes.py` what must happen now and then.
 Partitions of whole brokers are simulated in sim/cluster.
 """

@@ -1,4 +1,4 @@
-"""The simulator of primary-backup partitions as a program: runs seeds of each fault mix, or one scenario."""
+"""Command line of the simulator of primary-backup partitions: runs seeds of each fault mix, or one scenario."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COMMAND = "python -m tidelog.sim.isr"
 
 
 def main(parts: Parts = SHIPPED) -> int:
-    """Returns the exit status."""
+    """Runs the command. Returns the exit status."""
     parser = options_of(COMMAND, "Simulate primary-backup partitions, each run from one number.")
     parser.add_argument("--mix", choices=[*MIXES, "all"], default="all", help="the faults (default %(default)s)")
     options = parser.parse_args()

@@ -1,4 +1,4 @@
-"""Actions of a step: each looks for something to act on, and does nothing if there is nothing."""
+"""Actions of a step: each picks a process, disk or message to act on, and does nothing if there is none."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CUTS_MAX = 3
 
 
 def _any(act: Callable[[World, Process, Dice], None]) -> Action:
-    """On some process that runs."""
+    """Returns an action that applies `act` to a drawn running process."""
 
     def action(world: World, dice: Dice) -> None:
         running = world.running()
@@ -45,7 +45,8 @@ def _any(act: Callable[[World, Process, Dice], None]) -> Action:
 
 
 def _leading(act: Callable[[World, Process, Dice], None]) -> Action:
-    """On the leader, or, now and then, on whoever takes itself for one."""
+    """Returns an action that applies `act` to the leader, or now and then to a process that wrongly takes itself for
+    the leader."""
 
     def action(world: World, dice: Dice) -> None:
         leaders = [process for process in world.running() if process.leading is not None]
@@ -61,7 +62,7 @@ def _leading(act: Callable[[World, Process, Dice], None]) -> Action:
 
 
 def learn(world: World, process: Process, dice: Dice) -> None:
-    """Metadata comes, and a few images may be skipped, or are still to come."""
+    """Gives a process a newer metadata image; some images may be skipped."""
     if world.newest > process.known:
         world.learn(process, world.newest if dice.chance(0.6) else dice.between(process.known + 1, world.newest))
         if dice.chance(0.5):  # a follower asks at once, and its disk is busy with what came before
@@ -70,7 +71,7 @@ def learn(world: World, process: Process, dice: Dice) -> None:
 
 
 def round_of(world: World, dice: Dice) -> None:
-    """For a moment everything works: what is under way arrives, everybody learns, fetches and syncs."""
+    """Runs one round without faults: every process learns, fetches and syncs, and the messages under way arrive."""
     for process in world.running():
         if not world.controller.image.is_live(process.node):
             world.heartbeat(process)
@@ -86,7 +87,7 @@ def round_of(world: World, dice: Dice) -> None:
 
 
 def start(world: World, dice: Dice) -> None:
-    """A node comes back, on the disk that it had."""
+    """Starts a process on a node that is down, on the same disk."""
     stopped = [process for process in world.current.values() if not process.is_running]
     if stopped:
         process = dice.pick(stopped)

@@ -1,4 +1,4 @@
-"""Actions of administrators: replicas move, settings change, and leaders are elected by hand."""
+"""Actions of administrators: reassignments, changes of settings, and leader elections."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NAMED = PartitionNamed(TOPIC_ID, 0)
 
 
 def prefer(world: World, dice: Dice) -> None:
-    """Back to the first replica; or the first replica is another now."""
+    """Asks for a preferred leader election, sometimes after another replica was made the preferred one."""
     now = world.controller.now
     if dice.chance(0.5) and not (now.adding or now.removing):
         turned = now.replicas[1:] + now.replicas[:1]
@@ -27,7 +27,7 @@ def prefer(world: World, dice: Dice) -> None:
 
 
 def move(world: World, dice: Dice) -> None:
-    """Replicas go elsewhere, or become fewer or more."""
+    """Begins a reassignment to drawn nodes."""
     nodes = list(world.current)
     target = [nodes.pop(dice.below(len(nodes))) for _ in range(dice.between(1, world.topic.replicas))]
     is_begun = world.controller.tell(AlterReassignments([NewReplicas(TOPIC_ID, 0, target)]))
@@ -35,7 +35,7 @@ def move(world: World, dice: Dice) -> None:
 
 
 def swap_out_and_in(world: World, dice: Dice) -> None:
-    """A replica is taken away and given back, at once; its broker may have deleted the log in between."""
+    """Removes a replica by a reassignment and adds it again at once; its broker may have deleted the log in between."""
     now = world.controller.now
     out = dice.pick(now.replicas)
     if now.adding or now.removing or len(now.replicas) == 1 or not world.controller.image.is_live(out):
@@ -71,7 +71,7 @@ def change_unclean(world: World, dice: Dice) -> None:
 
 
 def rescue(world: World, dice: Dice) -> None:
-    """An operator elects somebody, if all that had everything are gone for good."""
+    """Asks for an unclean election, if no replica is left in ISR and ELR."""
     now = world.controller.now
     if not now.isr and not now.elr:
         world.controller.tell(ElectLeaders(ElectionType.UNCLEAN, [NAMED]))

@@ -1,8 +1,8 @@
-"""The controller that ships, as far as it is pure: `decide` and `apply`, over one log of images.
+"""The shipped controller as far as it is pure: `decide` and `apply`, over one list of images.
 
-Everything it ever agreed on stays: brokers come to know images late, and may skip some. It never fails; that commands
-and answers get lost, come twice or come late is the network's part, and to a broker a controller that fails over looks
-no different.
+All images stay, as brokers learn of them late, and may skip some. The controller never fails here; commands and answers
+that get lost, come twice or come late are the network's part, and to a broker a controller that fails over looks no
+different.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tidelog.sim.isr.scenario import Topic
 TOPIC, TOPIC_ID = "walks", "walks-id"
 
 Watcher = Callable[[Command, ClusterImage, ClusterImage], None]
-"""Told each command that changed something, with the image before and after."""
+"""Function that is called with each command that changed the image, and the images before and after."""
 
 
 class SimController:
@@ -57,7 +57,7 @@ class SimController:
         return decision.answer(self.image)
 
     def tell(self, command: Command) -> bool:
-        """An administrator's command; whether it was taken."""
+        """Submits an administrator's command; returns False if it is refused."""
         try:
             self.submit(command)
         except TidelogError:
@@ -65,7 +65,7 @@ class SimController:
         return True
 
     def found(self, topic: Topic) -> None:
-        """A topic, with all its replicas live."""
+        """Creates the topic, with all its replicas live."""
         configs = {
             "min.insync.replicas": str(topic.min_isr),
             "ack.durability": "fsynced" if topic.is_fsynced else "replicated",
@@ -81,7 +81,7 @@ class SimController:
         return partition_of(self.image)
 
     def settings(self, image: ClusterImage) -> TopicConfig:
-        """The topic's. Remembered: they take long to read."""
+        """Returns the topic's settings, from a cache, as they take long to read."""
         configs = image.topics[TOPIC].configs
         key = tuple(configs.values())
         if key not in self._settings:
@@ -89,7 +89,7 @@ class SimController:
         return self._settings[key]
 
     def min_isr(self, image: ClusterImage) -> int:
-        """In-sync replicas without which nothing is committed."""
+        """Returns the number of in-sync replicas that a commit needs."""
         return min_isr(partition_of(image), self.settings(image))
 
     def broker(self, node: int) -> BrokerInfo:
@@ -101,7 +101,7 @@ def partition_of(image: ClusterImage) -> PartitionInfo:
 
 
 def registration(node: int, incarnation: str, storage: str, clean_epoch: int, replaces: int) -> RegisterBroker:
-    """Returns the registration of a process. The addresses where it listens are of no interest here."""
+    """Returns the registration of a process; without listener addresses, which are not used here."""
     return RegisterBroker(
         node, incarnation, storage, {}, "", 0, clean_epoch=clean_epoch, replaces=replaces, levels=SPOKEN_LEVELS
     )

@@ -1,4 +1,4 @@
-"""How lives end and begin again: processes are killed, power and disks are lost, and sessions are over."""
+"""Actions in which processes end and start: killed processes, power cuts, lost disks, and ended sessions."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from tidelog.sim.isr.wire import CONTROLLER
 
 
 def kill(world: World, process: Process, dice: Dice) -> None:
-    """The process ends; what it has written is there."""
+    """Kills a process; its writes stay."""
     world.truth.saw("a process is killed")
     world.end(process)
 
 
 def power(world: World, process: Process, dice: Dice, torn: float = 0.3) -> None:
-    """Some of what was not synced is gone, and some torn."""
+    """Cuts the power of a process's machine: some of the unsynced batches are gone, and some torn."""
     world.truth.saw("unflushed batches are lost", process.disk.kept < len(process.disk.log))
     process.disk.lose_power(dice, torn)
     world.end(process)
 
 
 def power_of_one_or_all(world: World, process: Process, dice: Dice) -> None:
-    """Now and then everywhere at once."""
+    """Cuts the power of one machine, or now and then of all."""
     if dice.chance(0.1):
         power_of_all(world, dice)
     else:
@@ -31,8 +31,8 @@ def power_of_one_or_all(world: World, process: Process, dice: Dice) -> None:
 
 
 def power_of_all(world: World, dice: Dice) -> None:
-    """A leader has written, some followers have fetched, no disk has synced it, and all lose their power; all are back
-    at once."""
+    """Cuts the power of all machines when a leader has written, some followers have fetched, and no disk has synced the
+    batch; then starts all again."""
     leader = next((process for process in world.running() if process.leading is not None), None)
     if leader is not None:
         world.produce(leader)
@@ -50,7 +50,7 @@ def power_of_all(world: World, dice: Dice) -> None:
 
 
 def wipe(world: World, dice: Dice) -> None:
-    """A broker that does not run gets another disk, if its old one isn't needed."""
+    """Starts a stopped broker on an empty disk, unless its old disk is needed."""
     stopped = [process for process in world.current.values() if not process.is_running]
     if stopped and not _is_needed(world, node := dice.pick(stopped).node):
         world.truth.saw("a disk is wiped")
@@ -58,16 +58,15 @@ def wipe(world: World, dice: Dice) -> None:
 
 
 def replace_disk(world: World, process: Process, dice: Dice) -> None:
-    """A second process of the node, on another disk, while the first goes on: it knows nothing of it."""
+    """Starts a second process of the node, on another disk, while the first goes on unaware."""
     if world.current[process.node] is process and not _is_needed(world, process.node):
         world.truth.saw("a process outlives its successor's start")
         world.register(world.new_process(process.node, world.new_disk(process.node)))
 
 
 def _is_needed(world: World, node: int) -> bool:
-    """Returns True if no other member that the controller counts with is sure to hold what this node does: the loss of
-    its disk may then lose committed records.
-    """
+    """Returns True if no other member of ISR and ELR is sure to hold what this node does: the loss of its disk may then
+    lose committed records."""
     now = world.controller.now
     others = [other for other in (*now.isr, *now.elr) if other != node]
     holders = [world.registered(other) for other in others]
@@ -80,7 +79,7 @@ def checkpoint(world: World, process: Process, dice: Dice) -> None:
 
 
 def fail_over(world: World, dice: Dice) -> None:
-    """The leader dies, its session ends, and the others are told, or some of them."""
+    """Ends the leader's session, mostly with its process, and gives the new image to some of the others."""
     leader = world.controller.now.leader
     if leader == NO_LEADER:
         return
@@ -94,8 +93,8 @@ def fail_over(world: World, dice: Dice) -> None:
 
 
 def bounce(world: World, process: Process, dice: Dice) -> None:
-    """A broker restarts at once: nobody has noticed its end when its new life is registered. Where a new leader asks
-    others what was committed, one of those."""
+    """Restarts a broker at once, so that its new registration comes before the controller notices its end. While a new
+    leader asks others what was committed, one of those others is restarted."""
     settling = [other for other in world.running() if other.settling is not None]
     if settling:
         process = dice.pick([other for other in world.running() if other is not settling[0]] or settling)

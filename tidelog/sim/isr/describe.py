@@ -1,4 +1,4 @@
-"""A run in words: one line a step, with what the controller has and what each broker is."""
+"""Text of a run for traces: one line per step, with the controller's entry and each broker's role."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tidelog.sim.isr.repairing import Repairing
 
 
 def state_text(world: Repairing) -> str:
-    """Everything that matters after a step."""
+    """Returns the controller's entry for the partition and the state of each running broker in one line."""
     now = world.controller.now
     sets = f"leader {now.leader} of epoch {now.leader_epoch}, {now.partition_epoch}: isr {_nodes(now.isr)}"
     if now.elr:

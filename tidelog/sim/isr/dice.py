@@ -1,4 +1,4 @@
-"""The randomness of one step of a scenario: drawn from the step's own number, so that steps can be left out."""
+"""Random numbers of one step of a scenario, drawn from the step's own seed, so that steps can be left out."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import TypeVar
 T = TypeVar("T")
 
 MULTIPLIER, INCREMENT, MASK = 6364136223846793005, 1442695040888963407, (1 << 64) - 1
-"""Knuth's linear congruential generator (MMIX); its upper bits are used."""
+"""Constants of Knuth's linear congruential generator (MMIX); its upper bits are used."""
 
 
 class Dice:
-    """Cheap: a run makes hundreds of them."""
+    """Cheap random generator for one step: a run makes hundreds of them."""
 
     __slots__ = ("_state",)
 

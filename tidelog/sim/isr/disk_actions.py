@@ -1,4 +1,4 @@
-"""Faults of disks: batches rot, and more often where it hurts; fsyncs fail, and checkpoints are lost."""
+"""Actions that damage disks: batches rot, often where it hurts most; fsyncs fail, and checkpoints are lost."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def fail_sync(world: World, process: Process, dice: Dice) -> None:
 
 
 def rot(world: World, dice: Dice) -> None:
-    """A batch of some disk, one near the end more often than others."""
+    """Damages a batch on some disk, often near the end of the log."""
     disks = [process.disk for process in world.current.values() if len(process.disk.log) > process.disk.start]
     if disks:
         disk = dice.pick(disks)
@@ -25,7 +25,7 @@ def rot(world: World, dice: Dice) -> None:
 
 
 def rot_and_restart(world: World, dice: Dice) -> None:
-    """The leader's end rots while it is down for a moment; it may lead again, or another."""
+    """Damages the end of the leader's log while the leader is down for a moment; it, or another replica, leads then."""
     leader = world.controller.now.leader
     process = None if leader == NO_LEADER else world.registered(leader)
     if process is None or len(process.disk.log) == process.disk.start:
@@ -40,7 +40,8 @@ def rot_and_restart(world: World, dice: Dice) -> None:
 
 
 def rot_heir(world: World, dice: Dice) -> None:
-    """The leader's session ends, and of who comes next a batch has rotted that it does not know to be committed."""
+    """Damages a batch of the next ISR member that it does not know to be committed, and ends the leader's session, so
+    that this member may be elected."""
     now = world.controller.now
     heir = next((world.registered(node) for node in now.isr if node != now.leader), None)
     if heir is None or heir.core is None or heir.core.high_watermark >= len(heir.disk.log):
@@ -59,8 +60,8 @@ def rot_heir(world: World, dice: Dice) -> None:
 
 
 def rot_but_for_an_outsider(world: World, dice: Dice) -> None:
-    """A replica that knows of a commit leaves the sets. Then the batch rots on most disks, and all members end; the
-    first one back knows an older high watermark, and the others stay down for a while."""
+    """Fences a follower that knows of a commit, so that it leaves the sets. Then damages the batch on most disks and
+    ends all members; the first one to start has an older high watermark, and the others stay down for a while."""
     knowing = [one for one in world.running() if one.following is not None and one.high_watermark_now > one.disk.start]
     if not knowing:
         return
@@ -83,8 +84,8 @@ def rot_but_for_an_outsider(world: World, dice: Dice) -> None:
 
 
 def rot_alike(world: World, dice: Dice) -> None:
-    """A batch near the end rots on most disks, or all. Some of these brokers restart, and know an older high watermark;
-    others stay down for a while."""
+    """Damages a committed batch near the end on most disks, or all. Some of these brokers restart with an older high
+    watermark; others stay down for a while."""
     committed, start = len(world.truth.committed), max(disk.start for disk in world.disks.values())
     if committed <= start or not world.controller.image.topics:
         return

@@ -1,4 +1,5 @@
-"""The demand for life: faults stop, all come back, and then everything is committed, in sync and equal."""
+"""The end of a run: faults stop, all brokers come back, and then everything must become committed, in sync and
+equal."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ ROUND_MS = 10
 
 
 class Healing:
-    """The end of one run, once its steps are taken."""
+    """Ends the faults of one run and demands that the partition works again."""
 
     def __init__(self, world: World, dice: Dice) -> None:
         self._world = world
@@ -63,7 +64,7 @@ class Healing:
         return False
 
     def _judge_damaged(self) -> None:
-        """Judges that a lost batch keeps nobody out of sync: every replica with the same log as the leader, damaged
+        """Checks that a lost batch keeps no replica out of sync: every replica with the same log as the leader, damaged
         batches included, is in the ISR."""
         world = self._world
         now = world.controller.now

@@ -1,4 +1,5 @@
-"""The processes and disks of a walk, and the controller's knowledge of them: the shells' `Registration`, cut down."""
+"""The processes and disks of a run, and the controller's knowledge of them: a reduced form of the shells'
+`Registration`."""
 
 from __future__ import annotations
 
@@ -16,9 +17,8 @@ from tidelog.sim.isr.wire import CONTROLLER, Wire
 
 
 class Membership:
-    """The members of one run. Nodes are 1 and up; each has one process at a time, and the disks and processes of the
-    past stay.
-    """
+    """The processes and disks of one run. Nodes are 1 and up; each has one newest process, and earlier processes and
+    disks stay."""
 
     def __init__(self, topic: Topic, parts: Parts) -> None:
         self.topic = topic
@@ -55,21 +55,21 @@ class Membership:
 
     @property
     def newest(self) -> int:
-        """The newest image."""
+        """Number of the controller's newest image."""
         return len(self.controller.history) - 1
 
     def running(self) -> list[Process]:
-        """All that run, those included whose node has a newer process."""
+        """Returns all running processes, earlier ones of a node included."""
         return [process for process in self.processes.values() if process.is_running]
 
     def registered(self, node: int) -> Process | None:
-        """The running process that the controller knows under this id."""
+        """Returns the running process that the controller knows under this node id; None if that process has ended."""
         process = self.processes.get(self.controller.broker(node).incarnation)
         return process if process is not None and process.is_running else None
 
     def register(self, process: Process) -> None:
-        """Sends the registration; it may come again when it is long out of date. That the process is told first
-        which registration it replaces is left out."""
+        """Sends the registration of a process; it may arrive again when it is long out of date. (The step in which a
+        process first learns which registration it replaces is left out.)"""
         disk, newest = process.disk, self.controller.broker(process.node).epoch
         command = registration(process.node, process.incarnation, disk.storage, process.clean_epoch, newest)
 
@@ -89,7 +89,7 @@ class Membership:
         process.broker_epoch = max(process.broker_epoch, broker_epoch)
 
     def heartbeat(self, process: Process) -> None:
-        """Registers if it is not, or not any more; else says how far it is."""
+        """Sends a heartbeat, or the registration if the process has none."""
         if process.broker_epoch < 0:
             self.register(process)
             return
@@ -107,16 +107,16 @@ class Membership:
         self.wire.send(process.node, CONTROLLER, arrive)
 
     def _deposed(self, process: Process, broker_epoch: int) -> None:
-        """Another registration under this node id: another disk has taken it over."""
+        """Registers again, if another process has registered under this node id."""
         if process.is_running and process.broker_epoch == broker_epoch:
             self.register(process)
 
     def fence(self, node: int) -> None:
-        """Has the controller end the session of a node."""
+        """Ends a node's session at the controller."""
         self.controller.submit(FenceBroker(node, self.controller.broker(node).epoch))
 
     def end(self, process: Process) -> None:
-        """The process is no more; what it knew of high watermarks is what the disk has."""
+        """Ends a process; of its high watermark only the checkpoint on the disk stays."""
         process.is_running = False
         process.core = process.settling = process.truncating = None
         process.attempts.clear()

@@ -1,4 +1,4 @@
-"""The parts of the world of a walk: the cores that ship, or those with a bug that a test plants."""
+"""The parts of the simulated world: the shipped cores, or ones with a bug that a test plants."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Parts:
     settlement: type[Settlement] = Settlement
     disk: type[Disk] = Disk
     waits_for_metadata: bool = True
-    """True if answers about in-sync sets count only when what was decided before them is in force."""
+    """True if an answer to `AlterPartition` counts only once the metadata before it are applied."""
 
 
 SHIPPED = Parts()

@@ -1,4 +1,5 @@
-"""A broker's process: one life. It has a disk, knows some image, and plays one role in the partition at a time."""
+"""A broker's process: one start of a node. It has a disk, has applied the metadata up to some image, and plays one role
+in the partition at a time."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from tidelog.sim.isr.disk import Disk
 
 
 class Process:
-    """A life of a node. `incarnation` is what names it."""
+    """A start of a node, identified by `incarnation`."""
 
     def __init__(self, node: int, incarnation: str, disk: Disk) -> None:
         self.node = node
@@ -18,24 +19,26 @@ class Process:
         self.disk = disk
         self.is_running = True
         self.clean_epoch, disk.clean_epoch = disk.clean_epoch, -1
-        """The mark of a clean stop that was found on the disk: it goes with the registration, and is gone."""
+        """Broker epoch in the mark of a clean stop that was found on the disk; it is sent with the registration, and
+        erased."""
         self.broker_epoch = -1
-        """The broker epoch of the registration; -1 before it."""
+        """Broker epoch of the registration; -1 before it."""
         self.known = -1
-        """The number of the image that is in force here."""
+        """Number of the newest image that this process has applied; -1 before the first."""
         self.core: IsrLeader | IsrFollower | None = None
         self.role_epoch = -1
-        """The leader epoch of the role, once it has one; that of a leader which is still settling, too."""
+        """Leader epoch of the current role, also while a leader is still settling; -1 without a role."""
         self.settling: Settlement | None = None
-        """It is to lead once it knows what of its log's damaged end was committed."""
+        """State of a leader that has yet to find out which batches of its log's damaged end were committed; None
+        otherwise."""
         self.member_disks: dict[int, str] = {}
-        """The disks of the other members that it asks then, by node."""
+        """Disks of the other members that a settling leader asks, by node."""
         self.high_watermark = disk.high_watermark
-        """The high watermark that the last role knew."""
+        """High watermark that the last role knew."""
         self.attempts: list[int] = []
-        """`AlterPartition`s that are not answered yet."""
+        """Numbers of the `AlterPartition` requests without an answer."""
         self.truncating: Truncate | StartOver | None = None
-        """The change that the disk thread is about to make."""
+        """Truncation that the disk thread is about to make."""
 
     @property
     def leading(self) -> IsrLeader | None:
@@ -47,11 +50,11 @@ class Process:
 
     @property
     def high_watermark_now(self) -> int:
-        """It knows that all below is committed, by its role or from before."""
+        """High watermark known to the current role, or to the last one."""
         return self.high_watermark if self.core is None else self.core.high_watermark
 
     def leave_role(self) -> None:
-        """Ends the role: the high watermark that it knew stays, and answers to its requests are ignored."""
+        """Ends the role: the high watermark stays, and answers to its requests are ignored."""
         self.high_watermark = self.high_watermark_now
         self.core = self.settling = None
         self.role_epoch = -1

@@ -1,7 +1,7 @@
-"""Damage in a walk: batches rot, brokers ask each other for copies, and new leaders settle what was committed.
+"""Damage in a simulated run: batches rot, brokers ask each other for copies, and new leaders settle what was committed.
 
-The shells' part (`Copies`, `Repairer`, `Settler`) cut down to what the core can see. A copy is right if it is the same
-batch, as its digest would tell. Whoever has asked before asks again: answers may be long out of date.
+This is the part of the shells (`Copies`, `Repairer`, `Settler`) reduced to what the core can see. A copy is right if it
+is the same batch, as its digest would tell. A process may ask repeatedly, so answers may be long out of date.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NO_EPOCH = -1
 
 
 class Repairing(Replication):
-    """A world whose disks rot."""
+    """A simulated partition whose disks are damaged and repaired."""
 
     def ask_for_copies(self, process: Process, dice: Dice) -> None:
         """Asks another replica that the process knows of for a copy of a damaged batch."""
@@ -32,7 +32,7 @@ class Repairing(Replication):
             self.ask_for_copy(process, other, dice.pick(damaged))
 
     def ask_for_copy(self, process: Process, other: Process, offset: int) -> None:
-        """Asks another replica for its copy of the batch at an offset. The question names the batch, so that a copy can
+        """Asks another replica for its copy of the batch at an offset. The request names the batch, so that a copy can
         be checked against it."""
         if offset >= len(process.disk.log):
             return
@@ -125,7 +125,8 @@ class Repairing(Replication):
 
 
 def holding_of(disk: Disk, offset: int, wanted: Entry) -> Holding:
-    """Returns what a disk holds of an entry, as `storage.copies.find_copy` does."""
+    """Returns what a disk holds of an entry, as `storage.copies.find_copy` does: the entry, damaged or not, deleted,
+    another entry, or nothing."""
     if offset < disk.start:
         return Holding.DELETED
     if offset >= len(disk.log):

@@ -1,7 +1,7 @@
-"""Fetching in a walk: followers ask, leaders answer, at once or when they come to it, and disks catch up.
+"""Fetching in a simulated run: followers send requests, leaders answer at once or later, and disks sync.
 
-The shells' part (`Follower`, `Fetcher`, `ReplicationService`) cut down to what the cores can see. Where the shells have
-one question on its way at a time, here are as many as the steps make: the cores are to bear it.
+This is the part of the shells (`Follower`, `Fetcher`, `ReplicationService`) reduced to what the cores can see. A shell
+has one request under way at a time; here there are as many as the steps make, which the cores must tolerate.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from tidelog.sim.isr.truth import Violation
 from tidelog.sim.isr.world import World
 
 ANSWERED_MAX = 3
-"""Batches in an answer."""
+"""Largest number of batches in an answer."""
 PARKED = 0.25
-"""The chance that a question waits at the leader."""
+"""Chance that a fetch request waits at the leader."""
 
 Answer = tuple[Any, list[Entry]]
 
 
 class Replication(World):
-    """A world whose brokers replicate."""
+    """A simulated partition whose followers fetch from the leader."""
 
     def __init__(self, topic: Topic, parts: Parts) -> None:
         self._correlations = 0
@@ -42,7 +42,7 @@ class Replication(World):
     # -- asking ------------------------------------------------------------------------------------------------------
 
     def fetch(self, process: Process) -> None:
-        """Makes up a question to the leader that the process knows."""
+        """Sends a fetch request to the leader that the process knows."""
         core = process.following
         if core is not None and process.truncating is None and not process.disk.is_offline:
             self._correlations += 1
@@ -75,7 +75,7 @@ class Replication(World):
                     raise AssertionError("handled where the batches are")
 
     def _leader_of(self, process: Process) -> Process | None:
-        """The very process that leads, as the image has it that is in force here."""
+        """Returns the process that leads by the image that this process has applied."""
         image = self.controller.history[process.known]
         leader = partition_of(image).leader
         return None if leader == NO_LEADER else self.processes.get(image.brokers[NodeId(leader)].incarnation)
@@ -170,7 +170,8 @@ class Replication(World):
     # -- disks -------------------------------------------------------------------------------------------------------
 
     def sync(self, process: Process, dice: Dice, *, is_all: bool = False) -> None:
-        """The disk thread has done some of its work, or all of it."""
+        """Makes a drawn part of a process's unsynced writes durable, or all if `is_all`; a pending truncation comes
+        first."""
         disk = process.disk
         if disk.is_offline or process.core is None:
             return

@@ -1,4 +1,4 @@
-"""Runs scenarios, one or many, and says what came of them."""
+"""Runs scenarios, one or many, and reports their outcomes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tidelog.sim.kit.shrink import Shrinking
 STEP_MS = 4
 
 Observer = Callable[[int, Step, Repairing], None]
-"""Told each step, once it was taken."""
+"""Function that is called after each step."""
 
 
 Outcome = ScenarioOutcome[Scenario]
@@ -29,8 +29,8 @@ Outcome = ScenarioOutcome[Scenario]
 
 
 def run_scenario(scenario: Scenario, parts: Parts = SHIPPED, observer: Observer | None = None) -> Outcome:
-    """Runs one scenario. What is raised, a broken invariant of the judge's or of the code's own or anything else, ends
-    it and is its outcome."""
+    """Runs one scenario. The first error, be it a broken rule, a failed assertion of the code or anything else, ends it
+    and is its outcome."""
     world = Repairing(scenario.topic, parts)
     failure = None
     try:
@@ -58,7 +58,7 @@ def run_seeds(
     jobs: int = 1,
     progress: Progress[Outcome] | None = None,
 ) -> Batch[Outcome]:
-    """Runs the scenarios of these seeds, on `jobs` processes, until so many have failed."""
+    """Runs the scenarios of these seeds, on `jobs` processes, until `failures_max` have failed."""
     return batches.run_seeds(
         partial(_run_seed, mix, parts),
         first,

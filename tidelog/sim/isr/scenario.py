@@ -1,6 +1,6 @@
-"""Fault mixes: what can go wrong in a run, and how often. One seed of one mix is one scenario.
+"""Fault mixes: which actions a run consists of, and how often. One seed of one mix is one scenario.
 
-Each mix is about one kind of trouble, with a little of what makes it matter; `swarm` draws for each seed which kinds
+Each mix is about one kind of fault, with a few others that make it matter; `swarm` draws for each seed which kinds
 there are at all (Groce et al., ISSTA 2012): a run with a bit of everything rarely shows what two or three do to each
 other. The odds within a mix are drawn too, so that some runs are mostly crashes and some mostly late messages.
 """
@@ -14,15 +14,13 @@ import msgspec
 from tidelog.sim.kit.seeds import stream
 
 Odds = Mapping[str, float]
-"""The odds of each action, by its name; see `actions.py`."""
+"""Odds of each action of a step, by the action's name (`actions.py`)."""
 
 CALM: Odds = {
     "produce": 6.0, "fetch": 12.0, "arrive": 24.0, "sync": 8.0, "learn": 6.0, "tick": 4.0, "heartbeat": 3.0,
     "round": 2.5, "start": 3.0, "fence": 1.0,
 }  # fmt: skip
-"""The odds of the actions that go on always. A node that is gone comes back, and now and then a live broker is taken
-for dead.
-"""
+"""Odds of the actions in every run. A stopped node starts again, and now and then a live broker is fenced."""
 
 NETWORK: Odds = {"arrive_late": 5.0, "lose": 3.0, "repeat": 3.0, "give_up": 2.0, "cut": 0.8, "mend": 1.5}
 CRASHES: Odds = {
@@ -46,7 +44,8 @@ ROT: Odds = {
 DECAY: Odds = {
     **ROT, "rot": 0.2, "rot_and_restart": 0.2, "rot_alike": 1.0, "rot_but_for_an_outsider": 3.0,
 }  # fmt: skip
-"""The same batch rots on many disks, perhaps on all. Rot on one disk alone would soon take the last copy of others."""
+"""Odds by which the same batch rots on many disks, perhaps on all. Rot on one disk alone is rare here, as it would soon
+take the last copy of other batches."""
 
 MIXES: Mapping[str, tuple[Odds, ...]] = {
     "network": (NETWORK, {"power": 0.4, "fence": 1.0, "prefer": 0.5, "checkpoint": 0.5}),
@@ -58,15 +57,15 @@ MIXES: Mapping[str, tuple[Odds, ...]] = {
     "everything": (NETWORK, CRASHES, CONTROL, DISK, ROT),
     "swarm": (),
 }
-"""`swarm` takes from all."""
+"""Odds of the faults of each mix; `swarm` draws from all of them."""
 
 STEPS = 220
 TAMED = (0.0, 0.3, 1.0, 1.0, 3.0)
-"""How much more or less often than its odds a fault happens in one run."""
+"""Factors by which a run scales the odds of a fault."""
 
 
 class Topic(msgspec.Struct, frozen=True):
-    """The subject of a run: the partition's settings, and the number of brokers."""
+    """The partition of a run: its settings, and the number of brokers."""
 
     brokers: int
     replicas: int
@@ -76,14 +75,14 @@ class Topic(msgspec.Struct, frozen=True):
 
 
 class Step(msgspec.Struct, frozen=True, array_like=True):
-    """An action, with the number that its dice come from."""
+    """An action, with the seed of its random numbers."""
 
     action: str
     dice: int
 
 
 class Scenario(msgspec.Struct, frozen=True):
-    """Give it to `run_scenario`, and the same happens again."""
+    """All that determines a run: `run_scenario` replays the same run from it."""
 
     mix: str
     seed: int

@@ -1,4 +1,4 @@
-"""Events that must happen now and then in many runs of a mix, or its silence means nothing."""
+"""Names of events that must happen now and then in many runs of a mix; otherwise its success proves little."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ALWAYS = (
     "the ELR elects",
     "unflushed batches are lost",
 )
-"""In every mix."""
+"""Events that every mix must reach."""
 
 NETWORK = ("a direction is cut", "a message comes twice", "a message is lost")
 CRASHES = (

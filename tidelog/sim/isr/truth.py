@@ -1,9 +1,9 @@
-"""The truth of a run, whoever knows it, and the rules that hold of it: the judge of every change.
+"""The truth of a run as seen from outside, and the rules that are checked at every change.
 
 The truth is one list: everything that any leader ever called committed, which is what producers were acknowledged and
-readers given. It grows, and changes only by a recorded *unclean election*, of somebody who was neither in the ISR nor
+readers given. It grows, and changes only by a recorded *unclean election*, of a replica that was neither in the ISR nor
 in the ELR: then it is what that leader knows of it, from its first moment on. A later leader may have heard of more, in
-the time before that election; such *hearsay* is shown to readers, and outlives nothing until more is committed on it.
+the time before that election; such *hearsay* is shown to readers, and may be lost until more is committed on it.
 
 - *Committed is for ever*: whoever commits, or follows a high watermark, has at each offset what others had there.
 - *Candidates are complete*: every member of the controller's ISR and ELR holds all that is committed, in what it has
@@ -38,15 +38,16 @@ class Violation(AssertionError):
 
 
 class Truth:
-    """The truth of one run. `disks` are by storage, `processes` by incarnation, and both are the world's."""
+    """The committed batches of one run, and the rules. `disks` (by storage id) and `processes` (by incarnation) are
+    those of the simulated partition."""
 
     def __init__(self, disks: dict[str, Disk], processes: dict[str, Process]) -> None:
         self.committed: list[Entry] = []
         self.counters: Counter[str] = Counter()
         self.offered: dict[int, bool] = {}
-        """Values that clients have sent; False if they were refused."""
+        """Values that clients have sent; False for those that were refused."""
         self._deleted = 0
-        """The offset below which a leader has called the records deleted for good."""
+        """Offset below which a leader has deleted the records for good."""
         self._disks = disks
         self._processes = processes
         self._image = ClusterImage("")
@@ -60,7 +61,7 @@ class Truth:
         """True from an unclean election until the elected leader begins to lead."""
 
     def saw(self, name: str, is_seen: bool = True) -> None:
-        """Counts a situation that at least one run of many has to reach."""
+        """Counts an event that some runs of a batch have to reach."""
         if is_seen:
             self.counters[name] += 1
 
@@ -71,7 +72,7 @@ class Truth:
     # -- the controller ----------------------------------------------------------------------------------------------
 
     def decided(self, command: Command, before: ClusterImage, after: ClusterImage, min_isr: int) -> None:
-        """Judges a decision of the controller by its images before and after it: epochs, ISR and ELR, registrations and
+        """Checks a decision of the controller by its images before and after it: epochs, ISR and ELR, registrations and
         elections."""
         self._image = after
         if TOPIC not in before.topics:
@@ -147,8 +148,8 @@ class Truth:
         return len(self.committed) if self._proved is None else self._proved
 
     def advanced(self, process: Process, core: IsrLeader, to: int, *, is_acknowledged: bool = True) -> None:
-        """Judges a leader that raises its high watermark to `to`: everything below is acknowledged by the members of
-        the ISR, or, when the leader takes office, settled among them; and readers are shown it."""
+        """Checks a leader that raises its high watermark to `to`: everything below is acknowledged by the members of
+        the ISR, or, when the leader takes office, settled among them; and it agrees with what was committed before."""
         if not self._counts(process, core):
             return
         log, start = process.disk.log, process.disk.start
@@ -169,8 +170,8 @@ class Truth:
             self.judge_candidates()
 
     def _judge_copies(self, leader: Process, start: int, end: int) -> None:
-        """Holds followers' acknowledgements to what is on the disks, where they are of that. The leader's own torn
-        batches were settled before its epoch began."""
+        """Checks that no committed batch is torn on a member's disk, unless all members have lost it. The leader's own
+        torn batches were settled before its epoch began."""
         if self._is_unclean_pending:
             return
         now = partition_of(self._image)
@@ -182,17 +183,16 @@ class Truth:
             self.require("a torn copy is none", not torn or is_lost, f"{offset} is committed, and torn on {torn}")
 
     def _counts(self, process: Process, core: IsrLeader) -> bool:
-        """Returns False for a leader whose word is not held against the truth: one of an epoch before the newest
-        unclean election, or one that is alone in its ISR and whose disk was replaced while it ran. No protocol can know
-        of the latter."""
+        """Returns False for a leader whose high watermark is not checked: one of an epoch before the newest unclean
+        election, or one that is alone in its ISR and whose disk was replaced while it ran. No protocol can know of the
+        latter."""
         if core.leader_epoch < self._unclean_epoch:
             return False
         storage = next((b.storage for b in self._image.brokers.values() if b.node_id == process.node), "")
         return storage == process.disk.storage or core.in_sync != (process.node,)
 
     def judge_maximal(self, core: IsrLeader, min_isr: int) -> None:
-        """Judges, after each step of a leader, that its maximal ISR contains the controller's ISR, and the ELR if
-        enough are in sync."""
+        """Checks that a leader's maximal ISR contains the controller's ISR, and the ELR if enough are in sync."""
         now = partition_of(self._image)
         if core.leader_epoch != now.leader_epoch:
             return
@@ -208,9 +208,7 @@ class Truth:
             self.judge_candidates()
 
     def judge_candidates(self) -> None:
-        """Judges that every member that may be elected holds everything committed, and nothing that was deleted; the
-        leader does in any case.
-        """
+        """Checks that every member that may be elected holds everything committed, and nothing that was deleted."""
         if self._is_unclean_pending:
             return
         now, end = partition_of(self._image), self._proved_end
@@ -230,8 +228,8 @@ class Truth:
     # -- followers ---------------------------------------------------------------------------------------------------
 
     def followed(self, process: Process, core: IsrFollower, to: int) -> None:
-        """Judges a follower that shows its readers everything below `to`. After an unclean election a follower is only
-        judged once its log has been found to be its leader's."""
+        """Checks a follower that shows its readers everything below `to`. After an unclean election a follower is only
+        checked once its log has been found to be its leader's."""
         is_unclean = self._unclean_epoch >= 0 and not core.is_aligned
         if is_unclean or core.leader_epoch < self._unclean_epoch or self._is_unclean_pending:
             return
@@ -242,9 +240,8 @@ class Truth:
         self.require("committed is for ever", is_same, f"node {process.node} shows something else below {to}")
 
     def judge_cut(self, process: Process, leader_epoch: int, to: int) -> None:
-        """Judges that no committed entry is truncated, unless nobody counts with the process, and it follows a leader
-        of the past.
-        """
+        """Checks that no committed entry is truncated, unless the process is in neither set and follows a leader of the
+        past."""
         self.saw("an uncommitted tail is truncated", to >= len(self.committed))
         now = partition_of(self._image)
         if self._is_unclean_pending or leader_epoch < self._unclean_epoch:
@@ -257,7 +254,7 @@ class Truth:
             )
 
     def judge_matching(self, disk: Disk) -> None:
-        """Judges, after an append, that two logs which have a batch of the same epoch at one offset are the same before
+        """Checks, after an append, that two logs which have a batch of the same epoch at one offset are the same before
         it. Only offsets that neither log has deleted are compared."""
         for other in self._disks.values():
             for at in range(min(len(disk.log), len(other.log)) - 1, -1, -1):
@@ -271,7 +268,7 @@ class Truth:
                     break
 
     def judge_lineage(self, disk: Disk, kept: Sequence[tuple[int, int]]) -> None:
-        """Judges that the leader epochs which a core knows are those of its log."""
+        """Checks that the leader epochs which a core knows are those of its log."""
         rows = lineage_of(disk.log, disk.base)
         self.require("epochs are those of the log", tuple(kept) == rows[len(rows) - len(kept) :], kept, rows)
 

@@ -1,8 +1,8 @@
-"""The network of a walk: messages wait until a step delivers, loses or repeats one. Nothing else moves them.
+"""The network of a simulated run: messages wait until a step delivers, loses or repeats one. Nothing else moves them.
 
-Any order is possible, and any delay: a message may outlive the process that sent it, and the one after. An answer goes
-to the process that asked, on its connection, and dies with it. A cut holds up what one node sends to another, in one
-direction; the controller is node 0.
+Any order is possible, and any delay: a message may outlive the process that sent it, and the next one of its node. An
+answer goes to the process that asked, on its connection, and dies with it. A cut holds up what one node sends to
+another, in one direction; the controller is node 0.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tidelog.sim.isr.dice import Dice
 
 CONTROLLER = 0
 IN_FLIGHT_MAX = 24
-"""No more are repeated then."""
+"""Messages under way from which on none is repeated any more."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,11 +38,11 @@ class Wire:
         return [at for at, one in enumerate(self.messages) if (one.sender, one.receiver) not in self.cuts]
 
     def deliver_oldest(self, dice: Dice) -> bool:
-        """False if nothing can arrive."""
+        """Delivers the oldest message that is not held up; returns False if there is none."""
         return self._deliver(dice, is_any=False)
 
     def deliver_any(self, dice: Dice) -> bool:
-        """False if nothing can arrive."""
+        """Delivers a drawn message that is not held up; returns False if there is none."""
         return self._deliver(dice, is_any=True)
 
     def _deliver(self, dice: Dice, *, is_any: bool) -> bool:
@@ -65,14 +65,15 @@ class Wire:
             self.messages.pop().deliver(dice)
 
     def lose(self, dice: Dice) -> bool:
-        """False if there is nothing to lose."""
+        """Drops a drawn message; returns False if there is none."""
         if not self.messages:
             return False
         self.messages.pop(dice.below(len(self.messages)))
         return True
 
     def repeat(self, dice: Dice) -> bool:
-        """A copy stays under way, for as long as it likes, when the message arrives."""
+        """Adds a copy of a drawn message, to be delivered any time; returns False if there is none or too many are
+        under way."""
         if not self.messages or len(self.messages) >= IN_FLIGHT_MAX:
             return False
         self.messages.append(dice.pick(self.messages))

@@ -1,8 +1,8 @@
-"""The world of a walk: brokers around one partition, their disks, the network, and the controller that ships.
+"""The simulated world of one run: brokers around one partition, their disks, the network, and the shipped controller.
 
-This is the shells' part, cut down to what the cores can see: `Replicas` (images come, roles change) and `IsrRequests`.
-Registration is in `membership.py`, fetching in `replication.py`. Nothing happens but what a step does; nothing takes
-time but what it says.
+This is the part of the shells (`Replicas`, which changes roles with the metadata, and `IsrRequests`) reduced to what
+the cores can see. Registration is in `membership.py`, fetching in `replication.py`. Nothing happens but what a step
+does, and no time passes but by steps.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ OUTCOMES = {
 
 
 class World(Membership, ABC):
-    """The world of one run: replicas take their roles, and lead."""
+    """The simulated partition of one run: its replicas take their roles, and lead."""
 
     def __init__(self, topic: Topic, parts: Parts) -> None:
         super().__init__(topic, parts)
@@ -64,7 +64,7 @@ class World(Membership, ABC):
             self.learn(process, self.newest)
 
     def stop(self, process: Process, dice: Dice) -> None:
-        """Stops a process in good order: it asks to leave, flushes, and leaves its mark."""
+        """Stops a process cleanly: it asks the controller to shut down, flushes, and writes the clean mark."""
         command = BrokerHeartbeat(process.node, process.broker_epoch, 0, wants_shutdown=True)
         is_asked = process.broker_epoch >= 0 and (process.node, CONTROLLER) not in self.wire.cuts
         if is_asked and dice.chance(0.8):
@@ -80,8 +80,8 @@ class World(Membership, ABC):
     # -- images ------------------------------------------------------------------------------------------------------
 
     def learn(self, process: Process, at: int) -> None:
-        """An image comes into force. Nothing before the process is registered; a replica that was reassigned is
-        deleted."""
+        """Applies an image in a process, which may give it another role; only its own registration counts. A replica
+        that was reassigned away is deleted."""
         process.known = at
         image = self.controller.history[at]
         broker = image.brokers.get(NodeId(process.node))
@@ -109,12 +109,12 @@ class World(Membership, ABC):
             self._settle_without_lost(process, process.settling, image)
 
     def _end_role(self, process: Process) -> None:
-        """A truncation that is under way comes to its end, and what is appended is made durable."""
+        """Ends a process's role: a truncation under way is completed."""
         self.finish_cut(process)
         process.leave_role()
 
     def finish_cut(self, process: Process) -> None:
-        """The disk has done what it was told. See `replication.py`, which knows what follows."""
+        """Completes the truncation that the disk thread was asked for, and reports it to the follower core."""
         truncating, process.truncating = process.truncating, None
         if truncating is None:
             return
@@ -132,7 +132,8 @@ class World(Membership, ABC):
         return isr_changed(self.controller.settings(image), partition_of(image), image)
 
     def _take_over(self, process: Process, image: ClusterImage) -> None:
-        """Leads, if the end of the log is whole; else it has to be settled first what of it was committed."""
+        """Begins to lead, if the end of the log is intact; else first settles which of its damaged batches were
+        committed."""
         info = partition_of(image)
         members = {int(node): image.brokers[node].epoch for node in (*info.isr, *info.elr) if node != process.node}
         known = min(max(process.high_watermark, process.disk.start), len(process.disk.log))
@@ -143,7 +144,7 @@ class World(Membership, ABC):
         self.lead_if_settled(process)
 
     def _settle_without_lost(self, process: Process, settling: Settlement, image: ClusterImage) -> None:
-        """Has a leader settle without the members whose disks were replaced."""
+        """Lets a settling leader go on without the members whose disks were replaced."""
         disks = {node: image.brokers[NodeId(node)].storage for node in process.member_disks}
         lost = frozenset(node for node, disk in process.member_disks.items() if disks[node] != disk)
         settling.step(MembersLost(lost))
@@ -151,9 +152,7 @@ class World(Membership, ABC):
         self.lead_if_settled(process)
 
     def lead_if_settled(self, process: Process) -> None:
-        """Lets a settled leader lead by the image in force; if that has another leader epoch, another role is on its
-        way.
-        """
+        """Starts the leader core of a leader that has settled its log."""
         if process.settling is None or not process.settling.is_settled:
             return
         process.high_watermark = max(process.high_watermark, process.settling.committed_end)
@@ -189,7 +188,7 @@ class World(Membership, ABC):
         self.truth.judge_maximal(core, self.controller.min_isr(self.controller.image))
 
     def produce(self, process: Process) -> None:
-        """A client sends a batch. With too few in sync, or to a log that is offline, it is refused."""
+        """Sends a batch to the leader. It is refused if too few replicas are in sync or the log is offline."""
         core = process.leading
         if core is None:
             return
@@ -208,7 +207,7 @@ class World(Membership, ABC):
         self.execute(process, core.step(Appended(len(process.disk.log))))
 
     def delete_records(self, process: Process, dice: Dice) -> None:
-        """An administrator deletes what is committed and durable."""
+        """Deletes records that are committed and durable at the leader, up to a drawn offset."""
         core, disk = process.leading, process.disk
         if core is not None:
             disk.delete_records(dice.between(disk.start, max(disk.start, min(core.high_watermark, disk.durable))))
@@ -244,7 +243,8 @@ class World(Membership, ABC):
     def _altered(
         self, process: Process, leader_epoch: int, attempt: int, told: IsrAnswer, position: int, dice: Dice
     ) -> None:
-        """An answer counts when what was decided before it is in force; what takes too long is ambiguous."""
+        """Gives the leader the answer to an `AlterPartition` once the metadata before it are applied; if that takes too
+        long, the outcome is ambiguous."""
         if process.is_running and self.parts.waits_for_metadata:
             at = next(i for i, image in enumerate(self.controller.history) if image.position >= position)
             if process.known < at and dice.chance(0.3):
@@ -255,7 +255,8 @@ class World(Membership, ABC):
         self.answer(process, leader_epoch, attempt, OUTCOMES[told.outcome], told.partition_epoch, tuple(told.isr))
 
     def _is_min_isr_other(self, known: int, at: int) -> bool:
-        """Only then answers must not come before the metadata; else the cores bear it, though the shells wait."""
+        """Returns True if `min.insync.replicas` changed between two images: only then must an answer not come before
+        the metadata; else the cores tolerate it, though the shells wait."""
         images = self.controller.history[known : at + 1]
         return known < 0 or any(
             self.controller.min_isr(image) != self.controller.min_isr(images[0]) for image in images
@@ -270,7 +271,7 @@ class World(Membership, ABC):
         partition_epoch: int = -1,
         members: tuple[int, ...] = (),
     ) -> None:
-        """Tells a leader the fate of an attempt, once."""
+        """Tells a leader the outcome of an `AlterPartition`."""
         core = process.leading
         if not process.is_running or core is None or core.leader_epoch != leader_epoch:
             return
@@ -280,11 +281,11 @@ class World(Membership, ABC):
         self.execute(process, core.step(event))
 
     def give_up(self, process: Process) -> None:
-        """The deadline of an `AlterPartition` has passed."""
+        """Ends the oldest `AlterPartition` of a leader by its deadline: the outcome is ambiguous."""
         if process.attempts and process.leading is not None:
             self.truth.saw("an answer about a set is given up")
             self.answer(process, process.leading.leader_epoch, process.attempts[0], isr.Outcome.AMBIGUOUS)
 
     @abstractmethod
     def react(self, process: Process, effects: Sequence[isr.FollowerEffect]) -> None:
-        """Carries out the effects of a follower: see `replication.py`."""
+        """Carries out the effects of a follower."""

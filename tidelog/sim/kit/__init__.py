@@ -1,5 +1,5 @@
 """The parts that simulators share: seeds, virtual clock, disk, network, processes, machines, histories, batches of runs
-and what is printed of them, the shrinker.
+with their output, the shrinker of scenarios.
 
-What knows one simulator's scenarios, faults or rules lives with that simulator, and nothing here imports one.
+Scenarios, faults and rules of one simulator live with that simulator; no module here imports one.
 """

@@ -1,7 +1,7 @@
-"""Batches of runs, each grown from its seed, and the sum of their outcomes.
+"""Batches of runs, one run per seed, and the sum of their outcomes.
 
-Seeds are independent of each other, so they may be spread over processes; their outcomes are gathered in the order of
-the seeds, and what a batch comes to does not depend on how it was spread.
+Seeds are independent of each other, so runs may be spread over processes; outcomes are gathered in the order of the
+seeds, so the sum does not depend on how they were spread.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Generic, Protocol, TypeVar
 
 CHUNK_SEEDS = 100
 COUNTED_FROM_RUNS = 5_000
-"""In fewer runs, rare things may well not happen."""
+"""Runs from which on a batch must reach each event of its `sometimes`; in fewer, rare events may well not happen."""
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -34,7 +34,7 @@ class Outcome(Protocol):
 
     @property
     def amount(self) -> int:
-        """The amount of work, in whatever tells most about such a run: events, batches committed."""
+        """Amount of work in the run, in the simulator's own unit: events, or batches committed."""
 
     @property
     def failure(self) -> Exception | None: ...
@@ -48,7 +48,7 @@ class Batch(Generic[R]):
     """The sum of the outcomes of many runs."""
 
     sometimes: Sequence[str] = ()
-    """The events that must happen now and then, or the runs have become too tame."""
+    """Names of events that must happen now and then; without them the runs have become too tame."""
     runs: int = 0
     amount: int = 0
     counters: Counter[str] = field(default_factory=Counter)
@@ -56,7 +56,7 @@ class Batch(Generic[R]):
 
     @property
     def never_happened(self) -> list[str]:
-        """The events that should happen sometimes and did not; none if the batch is too small to tell."""
+        """Events of `sometimes` that did not happen; empty if the batch is too small to tell."""
         return [name for name in self.sometimes if not self.counters[name]] if self.runs >= COUNTED_FROM_RUNS else []
 
     @property
@@ -78,7 +78,7 @@ class Batch(Generic[R]):
 
 
 Progress = Callable[[Batch[R], int], None]
-"""Reports the batch so far, and the number of runs that are wanted."""
+"""Function that reports progress, given the batch so far and the number of runs to come in total."""
 
 
 def run_seeds(
@@ -91,10 +91,11 @@ def run_seeds(
     jobs: int = 1,
     progress: Progress[R] | None = None,
 ) -> Batch[R]:
-    """Runs these seeds on `jobs` processes, until so many have failed; `progress` is told now and then.
+    """Runs these seeds on `jobs` processes until `failures_max` runs have failed; `progress` is called after each
+    chunk.
 
-    The chunk of seeds with the last of these failures may bring a few more. With more than one process, `run` and what
-    it returns have to be picklable.
+    The chunk with the last of these failures may bring a few more. With more than one process, `run` and its outcome
+    have to be picklable.
     """
     batch = Batch[R](sometimes)
     chunks = [range(seed, min(seed + CHUNK_SEEDS, first + count)) for seed in range(first, first + count, CHUNK_SEEDS)]
@@ -118,7 +119,8 @@ def _run_chunk(run: Callable[[int], R], failures_max: int, seeds: range) -> Batc
 
 
 def spread(work: Callable[[T], D], items: Iterable[T], jobs: int, *, chunk_items: int = 1) -> Generator[D, None, None]:
-    """The work on each item, in the order of the items, on `jobs` processes. Closed early, it leaves out the rest."""
+    """Yields the result of `work` for each item, in the order of the items, computed on `jobs` processes. Closing the
+    generator cancels the remaining items."""
     if jobs <= 1:
         yield from map(work, items)
         return

@@ -1,4 +1,4 @@
-"""Choices of what a power cut leaves behind.
+"""Choices of what a power cut leaves behind on a simulated disk.
 
 The crash model of `tidelog.sim.kit.disk` asks three questions and never draws a number itself, so that the same model
 serves both kinds of search:
@@ -19,10 +19,11 @@ SECTORS_ENUMERATED_MAX = 3
 
 
 class CrashChoices(Protocol):
-    """Answers for one crash. `sequence` is the turn of the un-synced change, over all files."""
+    """Decides what survives one power cut. `sequence` is the position of an unsynced change in the order of all of
+    them."""
 
     def survives(self, sequence: int) -> bool:
-        """Does this change of a name or of a length reach the disk?"""
+        """Returns True if this change of a name or of a length reaches the disk."""
         ...
 
     def sectors(self, sequence: int, count: int) -> int:
@@ -30,14 +31,13 @@ class CrashChoices(Protocol):
         ...
 
     def choose(self, count: int) -> int:
-        """Returns the number of one of `count` equally possible outcomes."""
+        """Draws a number from 0 to `count` - 1."""
         ...
 
 
 class RandomChoices:
-    """The choices of one crash, drawn from a seeded generator; `first` and `last` bound the sequence numbers of what is
-    pending.
-    """
+    """Choices of one power cut, drawn from a seeded generator; `first` and `last` bound the sequence numbers of the
+    unsynced changes."""
 
     def __init__(self, rng: random.Random, first: int, last: int) -> None:
         self._rng = rng
@@ -65,7 +65,7 @@ class RandomChoices:
 
 
 class ExhaustiveChoices:
-    """All crashes, by counting through the tree of answers like an odometer: `for choices in enumerate_crashes()`."""
+    """Choices of one power cut out of all possible ones, which `enumerate_crashes` counts through like an odometer."""
 
     def __init__(self, path: list[tuple[int, int]]) -> None:
         self._path = path
@@ -92,7 +92,7 @@ class ExhaustiveChoices:
 
 
 def enumerate_crashes() -> Iterator[ExhaustiveChoices]:
-    """Every crash once. The caller must rebuild the same pending state for each."""
+    """Yields the choices of every possible power cut once. The caller must rebuild the same unsynced state for each."""
     path: list[tuple[int, int]] = []
     while True:
         yield ExhaustiveChoices(path)

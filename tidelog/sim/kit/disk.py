@@ -9,9 +9,9 @@ A `SimDisk` is one *incarnation*: the disk (`tidelog.sim.kit.medium`) as one run
 
 Both fence the old incarnation and return the next. Each operation on a fenced disk, its handles included, raises
 `Crashed`. `crash_at(n)` makes the n-th operation that changes anything the machine's last: it dies before the
-operation, in the middle of it, or after it took effect and before anybody was told.
+operation, in the middle of it, or after it took effect and before the caller was told.
 
-All that is drawn comes from the seed, and `medium.trace()` hashes every change, so that two runs can be compared.
+All random choices come from the seed, and `medium.trace()` hashes every change, so that two runs can be compared.
 
 Where POSIX leaves a choice, the model takes the one that hurts: `sync` does not make the file's name durable, names
 become durable in any order, a failed sync leaves the pages marked clean. What it does not model: sectors torn in
@@ -36,8 +36,8 @@ _NEVER = 1 << 62
 
 
 class SimDisk:
-    """`Files` in memory, for one thread. `medium` is the disk itself, with the faults a scenario can switch on;
-    `on_crash` is called when a planned crash strikes, before `Crashed` is raised."""
+    """`Files` in memory, for one thread. `medium` is the disk itself, with the faults that a scenario can switch on;
+    `on_crash` is called when a planned crash happens, before `Crashed` is raised."""
 
     def __init__(self, seed: int | str | random.Random = 0, *, medium: Medium | None = None) -> None:
         self.medium = medium or Medium(seed if isinstance(seed, random.Random) else stream(seed, "disk"))
@@ -163,19 +163,20 @@ class SimDisk:
     # -- the end of a machine ----------------------------------------------------------------------------------------
 
     def crash_at(self, operation: int) -> None:
-        """Plans the end: at the `operation`-th change from now on (1 is the next)."""
+        """Plans a crash: the `operation`-th change from now on is the last (1 is the next)."""
         assert operation >= 1, operation
         self._last_operation = self._operations + operation
 
     def crash(self, choices: CrashChoices | None = None) -> SimDisk:
-        """Cuts the power. Returns the disk as the next machine finds it; this one is fenced."""
+        """Cuts the power. Returns the disk as the next machine finds it; this object is fenced."""
         self._dead = True
         self.medium.statistics.faults["crash"] += 1
         self.medium.crash(choices)
         return SimDisk(medium=self.medium)
 
     def kill(self) -> SimDisk:
-        """Ends the process and not the machine: nothing is lost, nothing becomes durable. This one is fenced."""
+        """Ends the process but not the kernel: nothing is lost, nothing becomes durable. Returns the disk for the next
+        process; this object is fenced."""
         self._dead = True
         self.medium.statistics.faults["kill"] += 1
         return SimDisk(medium=self.medium)
@@ -186,7 +187,7 @@ class SimDisk:
 
     @property
     def operations(self) -> int:
-        """Changes so far in this incarnation, which is what `crash_at` counts."""
+        """Number of changes so far in this incarnation, which `crash_at` counts."""
         return self._operations
 
     # -- for SimFile and SimLock -------------------------------------------------------------------------------------
@@ -196,7 +197,8 @@ class SimDisk:
             raise Crashed
 
     def begin(self, kind: str, detail: str, payload: bytes = b"") -> bool:
-        """Starts an operation that changes something. True: it is the last, and `end` must be told so."""
+        """Starts an operation that changes the disk. Returns True if it is the last before a planned crash, which `end`
+        must be told."""
         if self._dead:
             raise Crashed
         if self.medium.read_only:
@@ -211,7 +213,8 @@ class SimDisk:
         return True
 
     def end(self, dies: bool) -> None:
-        """Ends an operation: of the last one, nobody learns that it worked."""
+        """Ends an operation. After the last one before a crash it raises `Crashed`, so that the caller does not learn
+        that the operation worked."""
         if dies:
             self._dead = True
             if self.on_crash is not None:
@@ -242,7 +245,7 @@ def _existing_file(node: Node | None, path: str) -> FileNode:
 
 
 def _check_replaceable(node: Node, replaced: Node | None, target: str) -> None:
-    """The rules of POSIX for what may be renamed onto what."""
+    """Raises the `OSError` that POSIX demands if a file or directory may not be renamed onto another."""
     if replaced is None:
         return
     if isinstance(node, FileNode) and isinstance(replaced, DirectoryNode):

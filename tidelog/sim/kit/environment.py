@@ -1,4 +1,4 @@
-"""The small ports for one simulated machine: clock, entropy, and the thread that waits for the disk."""
+"""Ports of one simulated machine: clock, entropy, and the thread that runs blocking calls to the disk."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ DISK_DELAY_S = 0.002
 
 
 class SimClock:
-    """`Clock` on the time of whichever process asks. `wall_skew_ms` may be changed at any time, either way."""
+    """`Clock` on the loop's time, as the calling process reads it. `wall_skew_ms` may be changed at any time, either
+    way."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, wall_start_ms: int = WALL_START_MS) -> None:
         self._loop = loop
@@ -31,7 +32,7 @@ class SimClock:
 
 
 class SimEntropy:
-    """`Entropy` from a seeded stream."""
+    """`Entropy` port on a seeded random stream."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
@@ -44,11 +45,11 @@ class SimEntropy:
 
 
 class SimRunner:
-    """`BlockingRunner`: one call at a time, in order, each taking a drawn stretch of virtual time.
+    """`BlockingRunner` port: one call at a time, in order, each taking a drawn stretch of virtual time.
 
-    The call takes effect at some instant within that stretch. What others do before it is covered by a sync, what they
-    do after it, though before they hear of the end, is not: both races of a real disk thread. A call goes through even
-    if whoever asked for it stopped waiting, and nobody hears of a call that the machine did not survive.
+    The call takes effect at some instant within that stretch. A sync covers what others wrote before that instant, and
+    not what they wrote after it but before the call returned: both races of a real disk thread. A call goes through
+    even if its caller has stopped waiting, and a call that the machine did not survive never returns.
     """
 
     def __init__(self, rng: random.Random, mean_s: float = DISK_DELAY_S) -> None:
@@ -60,7 +61,8 @@ class SimRunner:
         return (await self.run_all([call]))[0]
 
     async def run_all(self, calls: Sequence[Callable[[], T]]) -> list[T]:
-        """Each call has an instant of its own, so they may happen in any order, and a crash may come in between."""
+        """Runs calls that may take effect in any order within one stretch of time, with a crash possibly in between;
+        returns their results in the given order."""
         loop = asyncio.get_running_loop()
         start = max(loop.time(), self._free_at)
         duration = self._rng.expovariate(1 / self.mean_s)

@@ -1,12 +1,12 @@
 """The history of a simulated broker's clients: their operations, recorded for `tidelog.checker`.
 
-A `Sent` is one record batch of a client, with values like no other in the run, and one operation, however often it is
-attempted. What is known of it only ever grows: a definite error rules out the attempt it answers, an unknown outcome
-rules out nothing, a receipt names offsets. If all attempts were refused, the operation has failed.
+A `Sent` is one record batch of a client, with values that are unique in the run, and one operation, however often it is
+attempted. A definite error rules out the attempt that it answers, an unknown outcome rules out nothing, a receipt names
+offsets. If all attempts were refused, the operation has failed.
 
-What an acknowledgement is worth depends on what it said. `fsynced` holds against everything. `leader` and `replicated`
-hold as long as the machine does: `lose` tells of an event that may take such records (a power cut, a failed fsync), and
-a `Sent` remembers the count of these at its acknowledgement.
+What an acknowledgement promises depends on its durability. `fsynced` holds against every fault. `leader` and
+`replicated` hold as long as the machine runs: `lose` notes an event that may take such records (a power cut, a failed
+fsync), and a `Sent` remembers the count of these events at its acknowledgement.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from tidelog.model.ports import Buffer
 from tidelog.sim.kit.loop import SimLoop
 
 PADDING = b"."
-"""The byte that clients fill up their values with."""
+"""Byte with which clients pad their values."""
 
 
 class Kind(enum.Enum):
-    """How a producer makes sure of its records."""
+    """Way in which a producer makes sure that its records are appended once."""
 
     IDEMPOTENT = "idempotent"
-    """Sequences; the same again until it is known."""
+    """Producer with sequence numbers, which retries a batch until its outcome is known."""
     KEYED = "keyed"
-    """An idempotency key; the same again until it is known."""
+    """Producer with an idempotency key per batch, which retries a batch until its outcome is known."""
     PLAIN = "plain"
-    """Never the same twice."""
+    """Producer that sends each batch once."""
 
     @property
     def guarantee(self) -> Guarantee:
@@ -56,15 +56,15 @@ class Sent:
     producer: str
     kind: Kind
     number: int
-    """The number of the batch among those of its producer for this partition."""
+    """Number of the batch among its producer's batches."""
     partition: TopicPartition
     values: list[bytes]
     attempts: int = 0
     unknown: int = 0
-    """Attempts of which nobody knows whether they appended."""
+    """Attempts whose outcome is unknown: they may have appended the batch."""
     invocation: int = -1
     durability: Durability | None = None
-    """The durability that the receipt told; None as long as there is none."""
+    """Durability stated in the receipt; None as long as there is none."""
     losses_at_ack: int = 0
 
     @property
@@ -73,7 +73,7 @@ class Sent:
 
     @property
     def is_refused(self) -> bool:
-        """True if surely no attempt appended anything."""
+        """True if certainly no attempt has appended anything."""
         return self.durability is None and self.unknown == 0
 
 
@@ -85,15 +85,15 @@ def _true_s() -> float:
 
 @dataclass(slots=True)
 class History:
-    """Everything that happened in one run."""
+    """All operations of clients and all known losses in one run."""
 
     recorder: Recorder = field(default_factory=lambda: Recorder(_true_s))
     sent: list[Sent] = field(default_factory=list)
     writers: dict[bytes, Sent] = field(default_factory=dict)
     rotten: dict[TopicPartition, set[int]] = field(default_factory=dict)
-    """Offsets whose bytes were damaged on purpose."""
+    """Offsets of records that a fault has damaged, by partition."""
     unread: set[TopicPartition] = field(default_factory=set)
-    """Partitions where a log has gone on behind batches that nobody could read."""
+    """Partitions in which a log has continued behind batches that no replica could read."""
     watched: set[TopicPartition] = field(default_factory=set)
     """Partitions that clients write to and that are checked at the end."""
     volatile: set[TopicPartition] = field(default_factory=set)
@@ -110,7 +110,7 @@ class History:
     # -- writing -----------------------------------------------------------------------------------------------------
 
     def send(self, sent: Sent) -> None:
-        """A new batch; its values are registered before anybody can see them."""
+        """Notes a new batch; its values are registered before any reader can see them."""
         self.sent.append(sent)
         for value in sent.values:
             assert value not in self.writers, "values must be unique"
@@ -131,11 +131,11 @@ class History:
         sent.unknown += 1
 
     def knows_sequences(self, partition: TopicPartition) -> bool:
-        """Returns True if each leader knows the sequences of all that was acknowledged."""
+        """Returns True if each leader of the partition knows the sequences of all acknowledged batches."""
         return partition not in self.unread
 
     def refuse(self, sent: Sent, reason: str) -> None:
-        """This attempt appended nothing."""
+        """Notes that one attempt to send the batch has appended nothing."""
         sent.unknown -= 1
         self.note("refused", reason, sent.producer, sent.number)
 
@@ -157,14 +157,16 @@ class History:
         epoch: int,
         rebalanced: Iterable[str] = (),
     ) -> None:
-        """A reader that invoked `poll` was given records; `rebalanced` are keys that it was given or lost before."""
+        """Notes the records that a reader got for the operation `poll`; `rebalanced` names the partitions that it
+        gained or lost before."""
         self.note("seen", partition, records, high_watermark)
         given = [(offset, self.text(value)) for offset, value in records]
         parts = [Poll({str(partition): given}, {str(partition): high_watermark})]
         self.recorder.complete(poll, "ok", parts, epoch=epoch, rebalanced=rebalanced)
 
     def text(self, value: bytes) -> str:
-        """A value as the checker knows it: without its padding, unless it is not exactly what somebody sent."""
+        """Returns a value in the form that the checker knows: without its padding, unless it is not exactly what a
+        client sent."""
         return shown(value) if value in self.writers else f"{shown(value)} and its padding"
 
     # -- the world ---------------------------------------------------------------------------------------------------
@@ -175,13 +177,14 @@ class History:
         self.recorder.tell("loss", map(str, sorted(self.volatile)))
 
     def damage(self, partition: TopicPartition, offsets: Iterable[int]) -> None:
-        """Bytes of these records are damaged on purpose."""
+        """Notes that a fault has damaged these records, or that their loss was accepted."""
         damaged = [*offsets]
         self.rotten.setdefault(partition, set()).update(damaged)
         self.recorder.tell("damage", [Damage(str(partition), damaged)])
 
     def go_on(self, partition: TopicPartition, offsets: Iterable[int]) -> None:
-        """A log goes on behind these offsets, whose batches nobody can read: it does not know their sequences."""
+        """Notes that a log continues behind these offsets, whose batches no replica can read: leaders do not know their
+        sequences."""
         self.unread.add(partition)
         self.recorder.tell("unread", [Unread(str(partition), [*offsets])])
 
@@ -192,7 +195,8 @@ class History:
     # -- the end -----------------------------------------------------------------------------------------------------
 
     def check(self, views: Iterable[View]) -> None:
-        """All is over, and at rest every watched partition is as in its view, or gone if it has none."""
+        """Checks the whole history, given the final content of every watched partition; a partition without a view is
+        taken as lost."""
         viewed = [*views]
         present = [view.key for view in viewed]
         self.recorder.tell("gone", [str(where) for where in sorted(self.watched) if str(where) not in present])
@@ -206,7 +210,7 @@ class History:
             self.violate(str(anomaly))
 
     def note(self, *what: object) -> None:
-        """Makes an event part of the trace."""
+        """Adds an event to the trace's hash."""
         self.hash.update(repr(what).encode())
 
     def violate(self, what: str) -> None:
@@ -215,12 +219,12 @@ class History:
 
 
 def shown(value: bytes) -> str:
-    """A value without its padding."""
+    """Returns a value without its padding."""
     return value.rstrip(PADDING).decode("ascii", "backslashreplace")
 
 
 def records_in(data: Buffer, offset: int) -> Iterable[tuple[int, bytes]]:
-    """(offset, value) of the records at `offset` or later. Raises `InvalidBatch`."""
+    """Yields the offset and value of each record at `offset` or later. Raises `InvalidBatch`."""
     for batch in iter_batches(data):
         for record in decode_batch(batch):
             if record.offset >= offset:

@@ -1,12 +1,13 @@
 """A file on a simulated disk: what programs see, what would survive a power cut, and the writes in between.
 
 `data` is the page cache, `durable` the platter, `pending` the ordered un-synced changes that turn one into the other.
-Four real behaviours come out of this shape:
+Four real behaviours follow:
 
 - A sync replays `pending` onto `durable`: it costs as much as was written, never as much as the file holds.
 - A crash keeps a subset of `pending`, each write torn at sector bounds. What is written beyond a lost write leaves a
-  hole. The length is a fact of its own and may have grown further than the bytes did.
-- A failed sync forgets `pending`: the pages are marked clean, so a later sync says yes about bytes that are nowhere.
+  hole. The length is a change of its own and may have grown further than the bytes did.
+- A failed sync forgets `pending`: the pages are marked clean, so a later sync reports success for bytes that are
+  nowhere.
 - Rot changes both sides; a write that the drive lost changes `data` only, until the cache is dropped.
 """
 
@@ -17,17 +18,17 @@ from collections import deque
 from tidelog.sim.kit.choices import CrashChoices
 
 SECTOR_BYTES = 512
-"""The bytes that a drive writes whole or not at all."""
+"""Bytes in a sector, which a drive writes whole or not at all."""
 
 OLD_CONTENT_MAX = 16
-"""How many overwritten pieces a file remembers, for bringing a stale one back."""
+"""Overwritten pieces that a file remembers, so that a stale one can be brought back."""
 
 Pending = tuple[int, int, bytes | None]
-"""(sequence, position, payload); no payload: the length becomes `position`."""
+"""Unsynced change as (sequence, position, payload); without a payload, the file's length becomes `position`."""
 
 
 class FileNode:
-    """A file's bytes (an inode). Names for it live in directories, which don't concern it."""
+    """The bytes of a file (an inode), independent of its names."""
 
     __slots__ = ("data", "durable", "has_failed_sync", "number", "overwritten", "pending", "unreadable")
 
@@ -65,9 +66,8 @@ class FileNode:
         put(self.durable, position, payload)
 
     def settle(self, choices: CrashChoices, filler: bytes) -> None:
-        """Makes those of the pending changes durable that `choices` lets through, and forgets the rest. Holes show
-        zeros, or `filler` (whole sectors of it). The cache goes on showing all.
-        """
+        """Applies those of the pending changes to the durable content that `choices` lets through, and forgets the
+        others. Holes show zeros, or `filler` (whole sectors of it). The page cache still shows all changes."""
         for sequence, position, payload in self.pending:
             if payload is None:
                 if choices.survives(sequence):
@@ -79,7 +79,8 @@ class FileNode:
         self.pending.clear()
 
     def drop_cache(self) -> None:
-        """Reads come from the platter from now on. The length stays: it lives in the inode, not in the pages."""
+        """Makes reads return the durable content from now on. The length stays, as it is part of the inode and not of
+        the pages."""
         size = len(self.data)
         self.data[:] = self.durable
         resize(self.data, size)
@@ -89,15 +90,14 @@ class FileNode:
 
 
 def put(target: bytearray, position: int, payload: bytes) -> None:
-    """Writes into a sparse file: what lies between the old end and `position` reads as zeros."""
+    """Writes into a sparse file: bytes between the old end and `position` read as zeros."""
     if position > len(target):
         target.extend(bytes(position - len(target)))
     target[position : position + len(payload)] = payload
 
 
 def resize(target: bytearray, size: int, filler: bytes = b"") -> None:
-    """Truncates, or extends with zeros; whole sectors of the extension show `filler`, over and over, if there is
-    any."""
+    """Truncates a file, or extends it with zeros; whole sectors of the extension repeat `filler`, if there is any."""
     position = len(target)
     if size <= position:
         del target[size:]
@@ -111,7 +111,8 @@ def resize(target: bytearray, size: int, filler: bytes = b"") -> None:
 
 
 def _surviving(sequence: int, position: int, payload: bytes, choices: CrashChoices) -> list[tuple[int, bytes]]:
-    """The pieces of one write that reached the disk; sectors are counted from the start of the file."""
+    """Returns the pieces of one write that reached the disk, with their positions; sectors are counted from the start
+    of the file."""
     if not payload:
         return []
     first = position // SECTOR_BYTES

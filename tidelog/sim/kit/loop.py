@@ -5,9 +5,9 @@ retention takes a millisecond, a run is a function of its inputs, and a program 
 happen is found at once (`Deadlock`) instead of by a timeout. There are no sockets and no threads; executor jobs run
 inline after a drawn latency.
 
-Callbacks belong to processes (`tidelog.sim.kit.process`): of one process they run in the order in which they became
-ready, as asyncio promises, and each process reads the clock at its own rate. Which of several processes is next is
-drawn.
+Callbacks belong to simulated processes (`tidelog.sim.kit.process`): those of one process run in the order in which they
+became ready, as asyncio promises, and each process reads the clock at its own rate. Which of several processes runs
+next is drawn.
 """
 
 from __future__ import annotations
@@ -26,32 +26,31 @@ from tidelog.sim.kit.seeds import stream
 T = TypeVar("T")
 
 EXECUTOR_LATENCY_S = 0.0005
-"""Mean of an exponential distribution."""
+"""Mean seconds until a job of an executor runs; exponentially distributed."""
 
 CALLBACKS_MAX = 20_000_000
-"""Far more than any scenario needs; whoever runs this many is going round in circles."""
+"""Rounds of the loop after which a run counts as a livelock; far more than any scenario needs."""
 
 
 BURIAL_ROUNDS_MAX = 50
-"""How often a task may refuse to be cancelled; whoever holds out longer would keep a process from stopping."""
+"""Number of times that a task may ignore its cancellation before the end of its process fails."""
 
 
 class Deadlock(RuntimeError):
-    """Nothing is ready and no timer is set: whatever is awaited will never come."""
+    """Raised when no callback is ready and no timer is set: the awaited event will never come."""
 
 
 class Livelock(RuntimeError):
-    """The program is busy for ever."""
+    """Raised when the program is busy for ever."""
 
 
 TICK_S = 1e-9
-"""A timer is never early, not by a rounding error: whoever sleeps until a deadline finds it past."""
+"""Seconds by which the clock passes a timer, so that no rounding error makes the timer early."""
 
 
 class SimLoop(asyncio.base_events.BaseEventLoop):
-    """The event loop of one run of one seed. `failures` collects what asyncio's exception handler is told, for the end
-    of the run.
-    """
+    """Event loop of one run of one seed. `failures` collects the errors that asyncio's exception handler gets, for the
+    end of the run."""
 
     def __init__(self, seed: object = 0) -> None:
         super().__init__()
@@ -59,26 +58,26 @@ class SimLoop(asyncio.base_events.BaseEventLoop):
         self._ready = self._schedule = ReadyCallbacks(stream(seed, "schedule"))
         self._now_s = 0.0
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
-        """A heap; of two that are due at one time, the first set is the first to fire."""
+        """Heap of timers; of two that are due at the same time, the one that was set first fires first."""
         self._timers_set = 0
         self._latency = stream(seed, "executor")
         self._callbacks = 0
         self.set_exception_handler(_collect_failure)
 
     def time(self) -> float:
-        """The clock of the process that asks."""
+        """Returns the time by the clock of the calling process, in seconds."""
         process = OWNER.get()
         return self._now_s if process is None else process.time.at(self._now_s)
 
     @property
     def true_time(self) -> float:
-        """Seconds since the run began, whoever asks."""
+        """Seconds of virtual time since the run began, the same for all processes."""
         return self._now_s
 
     def call_at(  # type: ignore[override]  # BaseEventLoop hides the types behind TypeVarTuple
         self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
-        """`when` is by the clock of the process that asks."""
+        """Sets a timer; `when` is by the clock of the calling process."""
         process = OWNER.get()
         if process is not None:
             when = process.time.until(when, self._now_s)
@@ -88,28 +87,28 @@ class SimLoop(asyncio.base_events.BaseEventLoop):
         return timer
 
     def pause(self, process: Process) -> None:
-        """Runs nothing of this process until it is resumed; its timers are late then, all of them at once."""
+        """Runs no callback of this process until it is resumed; its overdue timers fire then, all at once."""
         self._schedule.pause(process)
 
     def resume(self, process: Process) -> None:
         self._schedule.resume(process)
 
     async def run_dry(self, process: Process) -> None:
-        """Returns when nothing of this process is ready."""
+        """Returns when no callback of this process is ready."""
         while process.ready:  # noqa: ASYNC110 - the scheduler itself is what is waited for
             await asyncio.sleep(0)
 
     def bury(self, process: Process) -> None:
-        """Runs nothing of this process ever again."""
+        """Drops the callbacks of this process, now and for ever."""
         self._schedule.bury(process)
 
     def doom(self, process: Process) -> None:
-        """Marks a process as dying: nothing of it runs any more, but for what `end` lets its tasks do."""
+        """Marks a process as dying: it is paused, and runs only the cancellation of its tasks in `end`."""
         process.is_dying = True
         self.pause(process)
 
     async def end(self, process: Process) -> None:
-        """Cancels the tasks of a process that is doomed, and runs nothing of it ever again."""
+        """Cancels the tasks of a dying process, and runs nothing of it ever again."""
         for _ in range(BURIAL_ROUNDS_MAX):
             tasks = [task for task in process.tasks if not task.done()]
             if not tasks:
@@ -167,10 +166,10 @@ class SimLoop(asyncio.base_events.BaseEventLoop):
         self._now_s = max(self._now_s, self._timers[0][0]) + TICK_S
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """Asyncio counts them; here one that is cancelled is dropped when its time comes."""
+        """Does nothing: asyncio counts cancelled timers here; this loop drops them when their time comes."""
 
     def _process_events(self, event_list: list[Any]) -> None:
-        """There are no sockets."""
+        """Does nothing: there are no sockets."""
 
     def _write_to_self(self) -> None:
         """Does nothing: the loop never waits in a system call that needs waking."""

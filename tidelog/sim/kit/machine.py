@@ -1,10 +1,9 @@
-"""A simulated machine: a disk, a clock, an address on the network, a broker, and everything that dies with them.
+"""A simulated machine: a disk, a clock, an address on the network, and a broker that is started on it again and again.
 
-A machine lives several lives on one disk. Each life is an *incarnation*: the broker and whatever it set off, which is a
-process of the loop (`tidelog.sim.kit.process`). An end of the power or of the process first fences the disk and the
-network, and stops the process, so that no `finally` block can do what no crashed machine does; then its tasks are
-cancelled and buried. Clients live outside: a call into a machine that dies is a connection that breaks, with whatever
-it was doing done or not.
+Each start of the broker is an *incarnation*: a process of the loop (`tidelog.sim.kit.process`) with the broker and all
+its tasks. A power cut or the end of the process first fences the disk and the network, and stops the process, so that
+no `finally` block can do what no crashed machine does; then its tasks are cancelled. Clients live outside: a call into
+a machine that dies is a connection that breaks, with the request executed or not.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ STOP_S_MAX = 60.0
 
 
 class Service(Protocol):
-    """A machine, or several, as clients use them."""
+    """Access of clients to the broker of one machine, or of several."""
 
     clock: SimClock
 
     async def call(self, work: Callable[[Broker], Coroutine[Any, Any, T]]) -> T:
-        """Runs a request in the broker. Raises what it raises, `Unreachable`, or `ConnectionLost`."""
+        """Runs a request in the broker. Raises what the request raises, `Unreachable`, or `ConnectionLost`."""
         ...
 
 
@@ -53,7 +52,7 @@ class ConnectionLost(Exception):
 
 @dataclass(slots=True, eq=False)
 class Incarnation:
-    """A life of a machine: alive until the machine is off."""
+    """A start of the broker on a machine: alive until the process ends or the machine is off."""
 
     process: Process
     disk: SimDisk
@@ -65,7 +64,7 @@ class Incarnation:
     waiters: dict[asyncio.Future[None], None] = field(default_factory=dict)
 
     def end(self) -> None:
-        """Ends the life: nothing of it runs from now on, not even what was ready."""
+        """Ends the process: none of its callbacks runs from now on, not even those that were ready."""
         if self.is_alive:
             self.is_alive = False
             _loop().doom(self.process)
@@ -73,7 +72,7 @@ class Incarnation:
                 _wake(waiter)
 
     async def wait_for(self, task: asyncio.Task[Any] | None = None) -> None:
-        """Returns when the task is done, or the life is over: what the machine died of is never done."""
+        """Returns when the task is done or the process is over; a task in which the process died is never done."""
         if not self.is_alive:
             return
         waiter = _loop().create_future()
@@ -98,7 +97,7 @@ def _loop() -> SimLoop:
 
 
 class Machine:
-    """The loop must use `owned_task` as its task factory."""
+    """A machine with one broker on a simulated disk and network. The loop must use `owned_task` as its task factory."""
 
     def __init__(
         self,
@@ -109,8 +108,8 @@ class Machine:
         network: SimNetwork | None = None,
         secret: ClusterSecret | None = None,
     ) -> None:
-        """`name` is its address on the network; without a network it is alone on one of its own. `secret` is that of
-        its cluster, if there is one."""
+        """`name` is the machine's address on the network; without a network it gets one of its own. `secret` is the
+        shared secret of its cluster, if there is one."""
         self.name = name
         self.network = network or SimNetwork(stream(seed, "network"))
         self.disk = SimDisk(seed)
@@ -118,11 +117,11 @@ class Machine:
         self.clock = SimClock(_loop())
         self.config = config
         self.disk_delay_s = DISK_DELAY_S
-        """Mean time of a blocking call; `change_disk_delay` changes it."""
+        """Mean seconds of a blocking call; `change_disk_delay` changes it."""
         self.contacts: tuple[tuple[str, int], ...] = ()
-        """Peer addresses of a cluster that its broker is to join."""
+        """Peer addresses of the cluster that the broker is to join."""
         self.lives = 0
-        """How often it was started."""
+        """Number of times that the broker was started."""
         self._seed = seed
         self._secret = secret
         self._disks = 0
@@ -131,17 +130,18 @@ class Machine:
 
     @property
     def broker(self) -> Broker | None:
-        """The broker of this life, while there is one: for whoever watches."""
+        """Running broker, for code that observes it; None if the process is down."""
         return self._now.broker if self._now is not None and self._now.is_alive else None
 
     @property
     def has_life(self) -> bool:
-        """True from a boot until the end of that life has been seen to, by whatever it ended."""
+        """True from a start of the broker until `kill`, `cut_power` or `stop` has cleared it away, even if its process
+        died meanwhile."""
         return self._now is not None
 
     @property
     def is_running(self) -> bool:
-        """True if its process lives, whatever it is able to do."""
+        """True if the process runs, whether or not the broker is ready."""
         return self._now is not None and self._now.is_alive
 
     @property
@@ -151,12 +151,12 @@ class Machine:
         return broker is not None and broker.is_ready
 
     async def boot(self) -> None:
-        """Starts the next life. Raises what the broker's start raises, or `ConnectionLost` if it is the last."""
+        """Starts the broker. Raises what its start raises, or `ConnectionLost` if the process dies meanwhile."""
         await self.make_broker()
         await self.start_broker()
 
     async def make_broker(self) -> None:
-        """The first half of `boot`."""
+        """Makes the process and its broker: the first half of `boot`."""
         assert self._now is None, "still running"
         self.lives += 1
         process = Process(self.name, self.time)
@@ -174,14 +174,14 @@ class Machine:
         return self.contacts
 
     async def start_broker(self) -> None:
-        """The other half of `boot`."""
+        """Starts the broker that `make_broker` made: the second half of `boot`."""
         now = self._now
         if now is None or now.broker is None:
             raise ConnectionLost
         await self._run(now, now.broker.start({HTTP: Endpoint(self.name, HTTP_PORT)}))
 
     async def call(self, work: Callable[[Broker], Coroutine[Any, Any, T]]) -> T:
-        """Runs a request in the broker. Raises what it raises, `Unreachable`, or `ConnectionLost`."""
+        """Runs a request in the broker. Raises what the request raises, `Unreachable`, or `ConnectionLost`."""
         now = self._now
         if now is None or now.broker is None or not self.is_up:
             raise Unreachable
@@ -202,12 +202,12 @@ class Machine:
 
     @property
     def duplicates(self) -> int:
-        """Batches that the broker of this life recognised as repeated."""
+        """Batches that the broker has recognised as duplicates since its start."""
         broker = self._now.broker if self._now else None
         return broker.stats.duplicate_batches if broker else 0
 
     async def wait_died(self) -> None:
-        """Returns when a planned crash has struck."""
+        """Returns when the process has died of a planned crash."""
         assert self._now is not None
         await self._now.wait_for()
 
@@ -225,23 +225,23 @@ class Machine:
     # -- disks -------------------------------------------------------------------------------------------------------
 
     def change_disk_delay(self, mean_s: float) -> None:
-        """Makes the disk slower or faster, at once."""
+        """Changes the mean seconds of a blocking call to the disk, at once."""
         self.disk_delay_s = mean_s
         if self._now is not None:
             self._now.runner.mean_s = mean_s
 
     def replace_disk(self) -> None:
-        """Puts an empty disk in; the machine is off."""
+        """Replaces the disk by an empty one; the machine must be off."""
         assert self._now is None, "still running"
         self._disks += 1
         self.disk = SimDisk(f"{self._seed}/disk {self._disks}")
 
     def back_up(self, *, is_live: bool = False) -> dict[str, bytes]:
-        """The files as they are durably on the disk, or as a program sees them that copies them now."""
+        """Returns the files by path: their durable content, or what a program reads now if `is_live`."""
         return {path: bytes(node.data if is_live else node.durable) for path, node in self.disk.medium.walk().items()}
 
     def restore(self, backup: dict[str, bytes]) -> None:
-        """Puts a disk in that holds these files and nothing else; the machine is off."""
+        """Replaces the disk by one that holds only these files; the machine must be off."""
         self.replace_disk()
         for path, content in backup.items():
             rot.plant(self.disk.medium, path, content)
@@ -249,11 +249,11 @@ class Machine:
     # -- ends --------------------------------------------------------------------------------------------------------
 
     async def cut_power(self) -> None:
-        """Ends the life, if it has not ended yet; what was not synced may be lost."""
+        """Cuts the power of the machine; unsynced writes may be lost."""
         self.disk = await self._end(SimDisk.crash, SimHost.cut_power)
 
     async def kill(self) -> None:
-        """Ends the process alone: what it wrote stays in the kernel's memory."""
+        """Ends the process alone: its writes stay in the kernel's memory."""
         self.disk = await self._end(SimDisk.kill, SimHost.kill)
 
     async def _end(self, disk_ends: Callable[[SimDisk], SimDisk], host_ends: Callable[[SimHost], None]) -> SimDisk:
@@ -280,6 +280,6 @@ class Machine:
 
 
 async def _bury(dead: Incarnation) -> None:
-    """Ends the tasks of a dead process; the fence around them lets nothing out."""
+    """Cancels the tasks of a dead process, which cannot reach disk or network any more."""
     dead.network.abandon()
     await _loop().end(dead.process)

@@ -1,4 +1,4 @@
-"""The disk itself, which outlives the machines that use it: its contents, its moods, its book-keeping."""
+"""The disk itself, which outlasts the machines that use it: its contents, its faults, its statistics."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Medium:
         return FileNode(self._files_made)
 
     def free(self, node: Node) -> None:
-        """A name of this node is gone, and its space with it."""
+        """Notes that a file's name is gone, and its space is free."""
         if isinstance(node, FileNode):
             self.used_bytes -= len(node.data)
             blocks = len(node.durable) // SECTOR_BYTES * SECTOR_BYTES
@@ -50,7 +50,7 @@ class Medium:
                 self._old_blocks = bytes(node.durable[max(0, blocks - OLD_BLOCKS_BYTES) : blocks])
 
     def strikes(self, fault: str, chance: float) -> bool:
-        """Draws and books one fault."""
+        """Draws whether a fault happens, by its chance, and counts it if so."""
         if chance and self.random.random() < chance:
             self.statistics.faults[fault] += 1
             self._hash.update(fault.encode())
@@ -58,14 +58,14 @@ class Medium:
         return False
 
     def book(self, kind: str, detail: str, payload: bytes) -> None:
-        """Counts an operation that changes something, and makes it part of the trace."""
+        """Counts an operation that changes the disk, and adds it to the trace."""
         self.sequence += 1
         self.statistics.operations[kind] += 1
         self._hash.update(f"{kind} {detail} {len(payload)};".encode())
         self._hash.update(payload)
 
     def crash(self, choices: CrashChoices | None) -> None:
-        """Cuts the power: of all un-synced changes, what `choices` lets through is left."""
+        """Cuts the power: of all unsynced changes, only those that `choices` lets through stay."""
         dirty = [self.dirty[number] for number in sorted(self.dirty)]
         if choices is None:
             sequences = [change[0] for change in self.space.pending]
@@ -86,7 +86,8 @@ class Medium:
             self.used_bytes += len(node.data)
 
     def fail_sync(self, node: FileNode) -> None:
-        """Lets some of the un-synced writes through, and forgets the rest; a reader may or may not notice."""
+        """Makes a drawn part of a file's unsynced writes durable and forgets the others; reads may or may not show the
+        loss."""
         choices = self._random_choices([change[0] for change in node.pending])
         node.settle(choices, filler=b"")
         node.has_failed_sync = True
@@ -98,13 +99,13 @@ class Medium:
         return RandomChoices(self.random, min(sequences, default=0), max(sequences, default=0))
 
     def drop_caches(self) -> None:
-        """Reads come from the platter from now on: damage and lost writes become visible."""
+        """Makes reads return the durable content from now on: damage and lost writes become visible."""
         for node in self.walk().values():
             if not node.pending:
                 node.drop_cache()
 
     def walk(self) -> dict[str, FileNode]:
-        """All files by path, sorted. For checkers and damage, not for the program under test."""
+        """Returns all files by path, sorted, for checks and for damage; the program under test uses `SimDisk`."""
         found: dict[str, FileNode] = {}
         stack: list[tuple[str, Node]] = [("", self.space.root)]
         while stack:
@@ -116,5 +117,5 @@ class Medium:
         return dict(sorted(found.items()))
 
     def trace(self) -> str:
-        """A hash of all changes and faults since the disk was made: 16 hexadecimal digits."""
+        """Returns a hash of all changes and faults since the disk was made: 16 hexadecimal digits."""
         return self._hash.hexdigest()

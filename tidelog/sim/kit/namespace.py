@@ -1,10 +1,10 @@
-"""Directories of a simulated disk: the names programs see, and those that a power cut would leave.
+"""Directories of a simulated disk: the names that programs see, and those that a power cut would leave.
 
 A change of names is one atomic set of assignments `(directory, name) -> node or nothing`: a rename takes one name away
-and replaces another in the same breath, so that a crash finds the old state or the new one and never a half. Changes
-wait in one list, in order, until the directory of one of their names is synced; a crash lets any subset through.
+and replaces another at once, so that a crash finds the old state or the new one and never a half. Changes wait in one
+list, in order, until the directory of one of their names is synced; a crash lets any subset through.
 
-Nothing here says that names become durable in order: real journals keep it, POSIX does not promise it.
+Names need not become durable in order: real journals keep the order, POSIX does not promise it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tidelog.sim.kit.inode import FileNode
 
 
 class DirectoryNode:
-    """Names, as seen and as durable."""
+    """Names in a directory, as programs see them and as they are durable."""
 
     __slots__ = ("durable", "names")
 
@@ -30,11 +30,11 @@ class DirectoryNode:
 Node = FileNode | DirectoryNode
 Assignment = tuple[DirectoryNode, str, Node | None]
 Change = tuple[int, list[Assignment]]
-"""(sequence, assignments)"""
+"""Change of names, as (sequence, assignments)."""
 
 
 class Namespace:
-    """The tree. All failures are `OSError`s as Linux gives them."""
+    """Tree of directories. Failures raise `OSError`s as on Linux."""
 
     def __init__(self) -> None:
         self.root = DirectoryNode()
@@ -57,18 +57,18 @@ class Namespace:
         return node
 
     def parent(self, path: str) -> tuple[DirectoryNode, str]:
-        """The directory that holds `path`'s last name, and that name."""
+        """Returns the directory of the last name in `path`, and that name."""
         directory, _, name = path.rpartition("/")
         return self.directory(directory), name
 
     def change(self, sequence: int, assignments: list[Assignment]) -> None:
-        """Takes effect for readers now, and on the disk some time."""
+        """Changes names for readers now; durable only after a sync."""
         for directory, name, node in assignments:
             _assign(directory.names, name, node)
         self.pending.append((sequence, assignments))
 
     def make_directory(self, parent: DirectoryNode, name: str) -> DirectoryNode:
-        """Finds or makes a directory, durably. Whatever else waits in the parent goes on waiting."""
+        """Finds or makes a directory, durably. Other pending changes in the parent stay pending."""
         node = parent.names.get(name)
         if node is None:
             node = parent.names[name] = DirectoryNode()
@@ -79,7 +79,8 @@ class Namespace:
         return node
 
     def assign_durably(self, nodes: Mapping[str, Node | None]) -> None:
-        """Gives names to other nodes, or to none, past the program: what waits for these names is history then."""
+        """Points names to other nodes, or removes them, durably and unseen by the program; pending changes of these
+        names are dropped."""
         for path, node in nodes.items():
             parent, name = self.parent(path)
             self._make_durable(partial(_is_of, parent, name))
@@ -94,7 +95,8 @@ class Namespace:
         self._make_durable(lambda _: True)
 
     def _make_durable(self, concerned: Callable[[Assignment], bool]) -> None:
-        """Makes durable each change with a concerned name; earlier changes of the same names are history then."""
+        """Makes each change durable that assigns a name for which `concerned` holds; earlier pending changes of the
+        same names are dropped."""
         remaining: list[Change] = []
         settled: set[tuple[int, str]] = set()
         for sequence, assignments in reversed(self.pending):
@@ -109,7 +111,7 @@ class Namespace:
         self.pending = remaining
 
     def crash(self, choices: CrashChoices) -> None:
-        """Any subset of the pending changes reached the disk, in order."""
+        """Applies a subset of the pending changes to the durable names, and drops the others."""
         for sequence, assignments in self.pending:
             if choices.survives(sequence):
                 for directory, name, node in assignments:
@@ -132,5 +134,5 @@ def _assign(names: dict[str, Node], name: str, node: Node | None) -> None:
 
 
 def os_error(number: int, path: str = "") -> OSError:
-    """The `OSError` (of the right subclass) for an errno."""
+    """Returns the `OSError` (of the right subclass) for an errno."""
     return OSError(number, errno.errorcode[number], path)

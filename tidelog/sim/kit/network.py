@@ -1,8 +1,8 @@
-"""The `Network` port for simulated machines: one object for the world, a `SimHost` for each life of a machine.
+"""The `Network` port for simulated machines: one `SimNetwork` for all, a `SimHost` for each start of a machine.
 
-It works on any event loop, through timers alone: on the one with the virtual clock, where delays cost nothing, and on
+It works on any event loop, through timers alone: on the loop with the virtual clock, where delays cost nothing, and on
 an ordinary one. Everything random is drawn from the one stream that it is given, in the order of events, so a run is a
-function of its seed. What goes wrong is for a nemesis to decide: `link(a, b)` has the conditions of each direction
+function of its seed. Faults are caused by the caller: `link(a, b)` has the conditions of each direction
 (`tidelog.sim.kit.network_link`), a `SimHost` can be killed, lose its power, be paused, and `reset` breaks connections.
 """
 
@@ -25,21 +25,21 @@ Receiver = Callable[[FrameConnection], FrameReceiver]
 
 
 class SimNetwork:
-    """All machines and what lies between them."""
+    """All simulated machines' hosts, and the links between them."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
         self.statistics: Counter[str] = Counter()
-        """The counts of events and of injected faults."""
+        """Counts of events and of injected faults."""
         self.overhearers: list[Callable[[SimConnection, bytes], None]] = []
-        """Told of each frame, and of the end where it is about to arrive."""
+        """Functions that are called with each frame, and with the end of the connection where it is about to arrive."""
         self._hosts: dict[str, SimHost] = {}
-        """The last life of each machine."""
+        """Newest host of each machine, by address."""
         self._links: dict[tuple[str, str], Link] = {}
         self._replays = 0
 
     def host(self, address: str) -> SimHost:
-        """The machine's present life, or a new one if it was killed."""
+        """Returns the machine's host, or a new one if the last was killed."""
         host = self._hosts.get(address)
         if host is None or not host.is_alive:
             host = self._hosts[address] = SimHost(self, address)
@@ -47,25 +47,25 @@ class SimNetwork:
         return host
 
     def is_up(self, address: str) -> bool:
-        """True if the machine has power: it says so when nobody listens."""
+        """Returns True if the machine has power: then it refuses connections when no process listens."""
         host = self._hosts.get(address)
         return host is not None and not host.is_gone
 
     def is_paused(self, address: str) -> bool:
-        """True if nothing reaches or leaves the machine for now."""
+        """Returns True if the machine is paused: nothing reaches or leaves it for now."""
         host = self._hosts.get(address)
         return host is not None and host.is_alive and host.is_paused
 
     def link(self, source: str, target: str) -> Link:
-        """The way from one machine to another; the same object each time."""
+        """Returns the link from one machine to another; the same object each time."""
         return self._links.setdefault((source, target), Link(source, target, self.statistics))
 
     def links(self) -> list[Link]:
-        """Every way that was ever used or asked for, in that order."""
+        """Returns every link that was ever used or asked for, in that order."""
         return list(self._links.values())
 
     def cut(self, one: str, other: str) -> None:
-        """Cuts both directions."""
+        """Cuts both directions between two machines."""
         self.link(one, other).cut()
         self.link(other, one).cut()
 
@@ -83,13 +83,13 @@ class SimNetwork:
                 end.reset()
 
     def accept(self, address: str, port: int, link: Link) -> SimListener | None:
-        """Returns the listener that takes a connection there; None if it is refused."""
+        """Returns the listener at an address and port; None if the connection is refused."""
         host = self._hosts.get(address)
         listener = host.listeners.get(port) if host is not None and host.is_alive else None
         return None if link.refuses else listener
 
     def wake(self, address: str) -> None:
-        """Looks again at all that is under way from or to a machine."""
+        """Checks again which frames from or to a machine may pass."""
         for link in self.links():
             if address in (link.source, link.target):
                 for pipe in list(link.pipes):
@@ -98,7 +98,7 @@ class SimNetwork:
     # -- frames that arrive once more ----------------------------------------------------------------------------------
 
     def note(self, end: SimConnection, frame: bytes) -> None:
-        """A frame is about to arrive: perhaps it will do so once more."""
+        """Shows a frame that is about to arrive to `overhearers`, and perhaps schedules a repetition of it."""
         assert end.other is not None
         for overhear in list(self.overhearers):
             overhear(end, frame)
@@ -112,7 +112,7 @@ class SimNetwork:
             asyncio.get_running_loop().call_later(later_s, self._replay, end.other.host, end.host, replayed)
 
     def _replay(self, caller: Host, callee: Host, frame: bytes) -> None:
-        """On any connection between the same lives over which a first frame has come."""
+        """Repeats a frame on any connection between the same two hosts that has carried a frame before."""
         if not callee.is_alive or callee.is_paused:
             return
         ends = [end for end in callee.connections if end.is_open and end.received and end.is_from(caller)]
@@ -122,7 +122,7 @@ class SimNetwork:
 
 
 class SimListener:
-    """`NetworkListener`."""
+    """`NetworkListener` on a simulated host."""
 
     def __init__(self, host: SimHost, port: int, receiver: Receiver) -> None:
         self.host = host
@@ -139,13 +139,14 @@ class SimListener:
 
 
 class SimHost:
-    """The `Network` of one life of a machine. After `kill` nothing of it runs or reaches anybody ever again."""
+    """`Network` port of one start of a machine. After `kill` none of its callbacks runs, and it can never send
+    again."""
 
     def __init__(self, network: SimNetwork, address: str) -> None:
         self.address = address
         self.is_alive = True
         self.is_gone = False
-        """True if it is without power: it does not even refuse connections."""
+        """True if it has no power: it does not even refuse connections."""
         self.is_paused = False
         self.listeners: dict[int, SimListener] = {}
         self.connections: dict[SimConnection, None] = {}
@@ -155,7 +156,7 @@ class SimHost:
     # -- the port ----------------------------------------------------------------------------------------------------
 
     async def listen(self, host: str, port: int, receiver: Receiver) -> NetworkListener:
-        """Whatever `host` says, it is this machine's address."""
+        """Listens on the machine's own address, whatever `host` says. Raises `OSError` if the port is taken."""
         self._check_alive()
         if port == 0:
             port, self._next_port = self._next_port, self._next_port + 1
@@ -181,13 +182,13 @@ class SimHost:
     # -- what a nemesis does -----------------------------------------------------------------------------------------
 
     def kill(self) -> None:
-        """Ends the process: the system closes its connections, and refuses new ones. What it had sent may arrive."""
+        """Ends the process: the system closes its connections, and refuses new ones. Frames already sent may arrive."""
         if self.is_alive:
             self._network.statistics["killed"] += 1
             self._die()
 
     def cut_power(self) -> None:
-        """Ends the machine: nobody is told, and nobody refuses, until its next life."""
+        """Ends the machine: its peers are not told, and connections to it are not refused, until its next start."""
         if self.is_alive:
             self._network.statistics["lost its power"] += 1
             self.is_gone = True
@@ -202,18 +203,18 @@ class SimHost:
             end.die(is_told=not self.is_gone, in_order=self._network.rng.random() < 0.5)
 
     def pause(self) -> None:
-        """Nothing reaches it or leaves it until `resume`; its connections stay."""
+        """Keeps everything from reaching or leaving the machine until `resume`; its connections stay."""
         self._network.statistics["paused"] += 1
         self.is_paused = True
 
     def resume(self) -> None:
-        """Ends the pause: what waited arrives now."""
+        """Ends the pause: waiting frames arrive now."""
         self.is_paused = False
         self._network.wake(self.address)
 
 
 class Attempt:
-    """An attempt to connect: a knock one way, an answer the other way."""
+    """Attempt to connect: a request one way, an answer the other way."""
 
     def __init__(self, network: SimNetwork, caller: SimHost, address: str, port: int, receiver: Receiver) -> None:
         self.outcome: asyncio.Future[SimConnection] = asyncio.get_running_loop().create_future()
@@ -267,7 +268,7 @@ class Attempt:
         self.outcome.set_result(mine)
 
     def abandon(self) -> None:
-        """The caller waits no longer; a connection that was made all the same is closed."""
+        """Gives the attempt up; a connection that was made all the same is closed."""
         if not self.outcome.done():
             self.outcome.cancel()
         elif not self.outcome.cancelled() and self.outcome.exception() is None:

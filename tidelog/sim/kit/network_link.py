@@ -1,15 +1,15 @@
-"""The way from one simulated machine to another, in one direction, and what can be wrong with it.
+"""The link from one simulated machine to another, in one direction, and the conditions that a fault can set on it.
 
 | condition | what the two machines see |
 |---|---|
 | `delay_s_min`, `delay_s_mean`, `tail_*` | frames arrive later, in order only on each connection |
 | `clog` | bytes wait, and arrive after `unclog` |
 | `cut` | the same until `heal`; a sender whose bytes wait longer than `patience_s` loses its connection |
-| `refuses` | whoever connects is told that nobody listens |
-| `break_rate` | the connection breaks in the middle of a frame, which nobody ever sees |
+| `refuses` | a connection attempt is refused, as if no process listened |
+| `break_rate` | the connection breaks in the middle of a frame, which is never delivered |
 | `replay_rate` | a request or notification arrives once more, later, perhaps on another connection of the same caller |
 
-All of them may be changed at any time, and hold for what is under way. A cut of both directions is two cuts.
+All of them may be changed at any time, and apply to frames under way. A cut of both directions is two cuts.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from typing import Protocol
 
 
 class Waiting(Protocol):
-    """Something on its way over a link."""
+    """A pipe with frames under way over a link."""
 
     def wake(self) -> None:
-        """Looks again at what may pass."""
+        """Checks again which frames may pass."""
 
 
 @dataclass(slots=True, eq=False)
 class Link:
-    """Conditions of one direction; `network.link(source, target)`."""
+    """Conditions of one direction between two machines; `network.link(source, target)` returns it."""
 
     source: str
     target: str
@@ -37,7 +37,7 @@ class Link:
     delay_s_min: float = 0.0001
     delay_s_mean: float = 0.0003
     tail_rate: float = 0.0
-    """Chance that a frame takes `tail_s_mean` longer, on average."""
+    """Chance that a frame takes `tail_s_mean` seconds longer, on average."""
     tail_s_mean: float = 0.1
     refuses: bool = False
     break_rate: float = 0.0
@@ -47,10 +47,10 @@ class Link:
     is_cut: bool = False
     is_clogged: bool = False
     pipes: dict[Waiting, None] = field(default_factory=dict)
-    """Connections that use it, in the order they were made."""
+    """Pipes of the connections that use the link, in the order they were made."""
 
     def draw_delay_s(self, rng: random.Random) -> float:
-        """How long one frame takes."""
+        """Draws the seconds that one frame takes."""
         delay_s = self.delay_s_min
         if self.delay_s_mean > self.delay_s_min:
             delay_s += rng.expovariate(1 / (self.delay_s_mean - self.delay_s_min))
@@ -59,18 +59,18 @@ class Link:
         return delay_s
 
     def cut(self) -> None:
-        """Nothing passes until `heal`."""
+        """Stops all frames until `heal`."""
         self.statistics["cut"] += 1
         self.is_cut = True
         self._wake()
 
     def heal(self) -> None:
-        """Ends cut and clog: what waited arrives now."""
+        """Ends cut and clog: waiting frames arrive now."""
         self.is_cut = self.is_clogged = False
         self._wake()
 
     def clog(self) -> None:
-        """Nothing passes until `unclog`, and nobody loses patience."""
+        """Stops all frames until `unclog`; no connection times out meanwhile."""
         self.statistics["clogged"] += 1
         self.is_clogged = True
 

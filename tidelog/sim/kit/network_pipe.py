@@ -1,12 +1,12 @@
 """A simulated connection: two ends, and a pipe in each direction, in which frames are under way.
 
-What is in a pipe arrives in order, one item per turn of the event loop: frames, and at last the news that the other end
-closed (`FIN`, behind all frames) or that the connection is broken (`RST`, which throws away the frames before it). An
-item passes when its delay is over and nothing is in the way: a cut, a clog, a paused machine. So every condition can
-begin and end at any time.
+Items of a pipe arrive in order, one per turn of the event loop: frames, and at last the notice that the other end has
+closed (`FIN`, behind all frames) or that the connection is broken (`RST`, which discards the frames before it). An item
+passes when its delay is over and nothing stops it: a cut, a clog, a paused machine. So every condition can begin and
+end at any time.
 
-A receiver's code runs in the context in which its machine connected or listened, so that whatever tasks it starts are
-known to be that machine's.
+A receiver's code runs in the context in which its machine connected or listened, so that every task that it starts
+belongs to that machine.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from tidelog.model.ports import Buffer, FrameReceiver
 from tidelog.sim.kit.network_link import Link
 
 SOCKET_BYTES = 256 << 10
-"""The bytes that the sender's system takes before more queue up in its process."""
+"""Bytes that the sender's system buffers; more than that counts as queued in the sender's process."""
 
 
 class Host(Protocol):
-    """The life of a machine that an end of a connection belongs to."""
+    """Host that an end of a connection belongs to: one start of a machine."""
 
     address: str
     is_alive: bool
@@ -36,25 +36,25 @@ class Host(Protocol):
 
 
 class Network(Protocol):
-    """The network that a connection is part of."""
+    """Network that a connection is part of."""
 
     rng: random.Random
     statistics: Counter[str]
 
     def is_up(self, address: str) -> bool:
-        """True if the machine has power."""
+        """Returns True if the machine has power."""
         ...
 
     def is_paused(self, address: str) -> bool:
-        """True if nothing reaches or leaves the machine for now."""
+        """Returns True if the machine is paused: nothing reaches or leaves it for now."""
         ...
 
     def note(self, end: SimConnection, frame: bytes) -> None:
-        """A frame is about to arrive at this end."""
+        """Is called with each frame that is about to arrive at this end."""
 
 
 class Item(NamedTuple):
-    """Something under way in a pipe."""
+    """A frame, or a notice of the connection's end, under way in a pipe."""
 
     due_s: float
     size: int
@@ -62,7 +62,7 @@ class Item(NamedTuple):
 
 
 class Pipe:
-    """A direction of a connection."""
+    """Direction of a connection, with the frames under way in it."""
 
     def __init__(self, network: Network, link: Link) -> None:
         self.link = link
@@ -72,13 +72,13 @@ class Pipe:
         self._items: deque[Item] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._unheard_since_s = math.inf
-        """The time since when the first item waits for a cut to heal, or for a machine to be switched on."""
+        """Time since when the first item waits for a cut to heal, or for a machine to be switched on."""
         self.bytes = 0
-        """The bytes under way."""
+        """Bytes under way."""
         link.pipes[self] = None
 
     def put(self, arrive: Callable[[], None], size: int = 0) -> None:
-        """Sends an item; it arrives after all that were sent before."""
+        """Sends an item; it arrives after all that were sent before. `arrive` is called then."""
         due_s = self._loop.time() + self.link.draw_delay_s(self._network.rng)
         self._items.append(Item(due_s, size, arrive))
         self.bytes += size
@@ -86,21 +86,21 @@ class Pipe:
             self.wake()
 
     def drop(self) -> int:
-        """Throws away what is under way; how many items that were."""
+        """Discards the items under way; returns their number."""
         count = len(self._items)
         self._items.clear()
         self.bytes = 0
         return count
 
     def close(self) -> None:
-        """Nothing will be sent here any more, and nothing arrives."""
+        """Discards the items under way, and detaches the pipe from its link."""
         self.drop()
         self.link.pipes.pop(self, None)
         if self._timer is not None:
             self._timer.cancel()
 
     def wake(self) -> None:
-        """Looks again at what may pass, in a turn of its own."""
+        """Checks again whether the first item may pass, in a later turn of the loop."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -126,7 +126,7 @@ class Pipe:
         return link.is_cut or link.is_clogged or is_paused or not self._network.is_up(link.target)
 
     def _wait(self) -> None:
-        """Waits for the event that wakes the pipe; a cut also ends a sender's patience."""
+        """Waits for the event that unblocks the pipe; a cut that lasts longer than `patience_s` ends the connection."""
         is_lost = self.link.is_cut or not self._network.is_up(self.link.target)
         if not is_lost or self.on_lost_patience is None:
             self._unheard_since_s = math.inf
@@ -141,7 +141,7 @@ class Pipe:
 
 
 class SimConnection:
-    """The `FrameConnection` of the machine at one end. Nothing is encrypted here."""
+    """`FrameConnection` of the machine at one end of a simulated connection. Frames are not encrypted."""
 
     own_name: str | None = None
     peer_name: str | None = None
@@ -162,12 +162,12 @@ class SimConnection:
         self.host = host
         self.remote = remote
         self.is_accepted = is_accepted
-        """The other end opened the connection."""
+        """True if the other end opened the connection."""
         self.receiver: FrameReceiver | None = None
         self.other: SimConnection | None = None
-        """The other end, once there is one."""
+        """Other end of the connection, once there is one."""
         self.received = 0
-        """Frames that arrived."""
+        """Number of frames that arrived."""
         self._network = network
         self._loop = asyncio.get_running_loop()
         self._context = context
@@ -176,14 +176,14 @@ class SimConnection:
         self.is_open = True
         """False after `close`: nothing is sent or received any more."""
         self._is_broken = False
-        """The connection is broken on its way, and this end has not heard of it."""
+        """True if the connection is broken on its way, and this end has not heard of it."""
         self.is_lost = False
-        """The receiver was told, or never will be."""
+        """True if the receiver was told of the connection's end, or never will be."""
         host.connections[self] = None
         out.on_lost_patience = self._lose_patience
 
     def open(self, make_receiver: Callable[[SimConnection], FrameReceiver]) -> None:
-        """Makes the receiver."""
+        """Makes the receiver, in its machine's context."""
         self.receiver = self._context.run(make_receiver, self)
 
     # -- the port ----------------------------------------------------------------------------------------------------
@@ -224,7 +224,7 @@ class SimConnection:
                 other.take(frame)
 
     def take(self, frame: bytearray) -> None:
-        """Gives a frame to the receiver, in its machine's name."""
+        """Gives a frame to the receiver, in its machine's context."""
         assert self.receiver is not None
         self.received += 1
         self._network.statistics["frames"] += 1
@@ -235,7 +235,7 @@ class SimConnection:
             self.other.lose(None)
 
     def _break(self) -> None:
-        """Part of a frame arrives, behind all that was sent before, and then nothing does."""
+        """Breaks the connection in the middle of a frame: frames sent before arrive, then nothing does."""
         self._is_broken = True
         if self.other is not None:
             self.out.put(self.other.hear_reset)
@@ -249,11 +249,12 @@ class SimConnection:
                 end.back.put(end.hear_reset)
 
     def hear_reset(self) -> None:
-        """The system of this end learns that the connection is broken."""
+        """Ends the connection at this end, whose system learns that it is broken."""
         self.lose(ConnectionResetError("the connection was reset"))
 
     def _lose_patience(self) -> None:
-        """The system of this end gives up sending; the other end hears of it when the way is free again."""
+        """Ends the connection at this end after too long a cut; the other end hears of it when the way is free
+        again."""
         other = self.other
         self.out.drop()
         if other is not None:
@@ -262,7 +263,8 @@ class SimConnection:
         self.lose(TimeoutError("nothing that was sent is acknowledged"))
 
     def die(self, *, is_told: bool, in_order: bool) -> None:
-        """The machine of this end is dead: its receiver never runs again, and the other end hears of it or not."""
+        """Ends the connection because the machine of this end is dead: its receiver never runs again, and the other end
+        hears of it only if `is_told`."""
         self.is_open, self.is_lost = False, True
         self.out.on_lost_patience = None
         if is_told and in_order:
@@ -273,7 +275,7 @@ class SimConnection:
         self._tidy()
 
     def lose(self, error: OSError | None) -> None:
-        """Tells the receiver that it is over, unless it knows."""
+        """Tells the receiver that the connection is over, unless it knows."""
         self.is_open = False
         if self.is_lost:
             return
@@ -289,5 +291,5 @@ class SimConnection:
             self.back.close()
 
     def is_from(self, caller: Host) -> bool:
-        """True if that life of a machine opened it, and this is the end that answers."""
+        """Returns True if this end accepted the connection and `caller` opened it."""
         return self.is_accepted and self.other is not None and self.other.host is caller

@@ -1,9 +1,9 @@
-"""The frames that may arrive twice, and their form.
+"""Repeated frames: which frames may arrive twice, and in what form.
 
 TCP delivers nothing twice, but a request can reach a broker twice all the same: its sender lost the connection and
-tried again, or it waited in the socket of a process that was paused. So what is repeated is a request or a
-notification, with a correlation id that nobody waits for: its answer is dropped, as that of a caller who has given up.
-Nobody tries again with batches that the leader would not recognise, so those come once.
+tried again, or it waited in the socket of a process that was paused. So only requests and notifications are repeated,
+with a correlation id that no caller waits for: the answer is dropped, as that for a caller that has given up. Senders
+do not retry batches that the leader would not recognise, so those are not repeated.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from tidelog.model.batch_header import iter_batches
 from tidelog.transport.peer.frames import BadFrame, Frame, Kind, pack, unpack
 
 FIRST_ID = 1 << 63
-"""No caller counts as far."""
+"""First correlation id of repeated frames, larger than any that a caller uses."""
 
 
 def replay_of(frame: bytes, number: int) -> bytes | None:
-    """The frame as it arrives the second time; None if it is of a kind that never does."""
+    """Returns the frame as it arrives the second time; None if it is of a kind that is never repeated."""
     try:
         parts = unpack(memoryview(frame))
     except BadFrame:

@@ -1,4 +1,4 @@
-"""The outcome of a run, and the counts of the brokers' log lines."""
+"""Outcomes of runs, and counts of events by the brokers' log lines."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 
 class Scenario(Protocol):
-    """The input that determines a run, as far as all scenarios are alike: each is a `msgspec.Struct`."""
+    """Part that all scenarios have in common; each is a `msgspec.Struct`."""
 
     @property
     def seed(self) -> int: ...
@@ -27,9 +27,9 @@ class ScenarioOutcome(Generic[S]):
 
     scenario: S
     amount: int
-    """The amount of work, in whatever tells most about such a run: events, batches committed."""
+    """Amount of work in the run, in the simulator's own unit: events, or batches committed."""
     trace: int
-    """Equal for equal scenarios, in every process."""
+    """Hash of the run, equal for equal scenarios in every process."""
     counters: Counter[str]
     failure: Exception | None = None
 
@@ -39,7 +39,7 @@ class ScenarioOutcome(Generic[S]):
 
     @property
     def verdict(self) -> str:
-        """The failure in a few words; empty if there was none. Runs that fail alike have the same."""
+        """Failure in a few words, the same for runs that fail alike; empty if there was none."""
         if self.failure is None:
             return ""
         text = str(self.failure).partition("\n")[0]
@@ -48,20 +48,20 @@ class ScenarioOutcome(Generic[S]):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome of a seed, with whole brokers or storage."""
+    """Outcome of a run with whole brokers or with storage."""
 
     seed: int
     violations: tuple[str, ...]
     trace: str
-    """Equal for equal seeds, in every process."""
+    """Hash of the run, equal for equal seeds in every process."""
     counters: Counter[str]
     records_acknowledged: int
     events: tuple[str, ...] = ()
-    """The events, line by line, if they were asked for."""
+    """Noted events, line by line, if they were asked for."""
 
 
 def count_logged(counters: Counter[str], logs: Iterable[Mapping[str, Any]], names: Mapping[str, str]) -> None:
-    """Counts entries of a log; `names` has parts of what is logged, and what each counts as."""
+    """Counts log entries by event; `names` maps a text in the entry to the name of the event."""
     for entry in logs:
         said = f"{entry.get('event')} {entry.get('finding', '')}"
         counters.update(name for fragment, name in names.items() if fragment in said)

@@ -1,6 +1,7 @@
 """Attributes of the shipped code, replaced for as long as a context is open.
 
-The cluster's watches hook into brokers that way, with functions that call the original and look; tests plant bugs.
+The cluster simulator's observers hook into brokers that way, with functions that call the original and report; tests
+plant bugs.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def patched(owner: object, name: str, replacement: object) -> Iterator[None]:
-    """Replaces one attribute, and puts the original back in the end."""
+    """Replaces one attribute, and restores the original when the context ends."""
     original = getattr(owner, name)
     setattr(owner, name, replacement)
     try:

@@ -1,13 +1,13 @@
-"""Simulated processes: callbacks that belong together, on one loop with those of others.
+"""Simulated processes: groups of callbacks that share one loop with those of other processes.
 
-A process is known by a context variable, which tasks, timers and futures carry with them; so whatever it sets off is
-its own. The processes of one loop share nothing but the virtual clock:
+A process is identified by a context variable, which tasks, timers and futures carry with them; so everything that it
+starts belongs to it. The processes of one loop share nothing but the virtual clock:
 
 - callbacks of one process run in the order in which they became ready, as asyncio promises; between processes the order
   is drawn (`ReadyCallbacks`), so that a seed explores a schedule;
-- a paused process runs nothing: what becomes ready meanwhile, overdue timers too, runs when it is resumed;
-- of a process that is buried nothing ever runs again;
-- each reads time at its own rate (`LocalTime`): no two machines' quartz are alike.
+- a paused process runs nothing: callbacks that become ready meanwhile, overdue timers too, run when it is resumed;
+- a buried process never runs anything again;
+- each reads time at its own rate (`LocalTime`), as the quartz clocks of two machines differ.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class LocalTime:
-    """A monotonic clock that runs at `rate` seconds per true second; it starts at the true time."""
+    """A monotonic clock that runs at `rate` seconds per second of virtual time; it starts at the virtual time."""
 
     def __init__(self, rate: float = 1.0) -> None:
         self.rate = rate
@@ -32,15 +32,15 @@ class LocalTime:
         self._local_s = 0.0
 
     def at(self, true_s: float) -> float:
-        """Returns the time that this clock shows at a true time."""
+        """Returns the time that this clock shows at a virtual time."""
         return self._local_s + (true_s - self._true_s) * self.rate
 
     def until(self, local_s: float, true_s: float) -> float:
-        """The true time at which this clock will show `local_s`, seen from `true_s`."""
+        """Returns the virtual time at which this clock will show `local_s`, where `true_s` is now."""
         return true_s + (local_s - self.at(true_s)) / self.rate
 
     def change_rate(self, rate: float, true_s: float) -> None:
-        """Goes on from what it shows, faster or slower."""
+        """Changes the rate from the virtual time `true_s` on; the shown time does not jump."""
         self._local_s, self._true_s, self.rate = self.at(true_s), true_s, rate
 
     def jump(self, seconds: float) -> None:
@@ -50,7 +50,7 @@ class LocalTime:
 
 
 class Process:
-    """The callbacks of one life of one machine."""
+    """The callbacks and tasks of one start of one machine."""
 
     __slots__ = ("is_buried", "is_dying", "is_paused", "name", "ready", "tasks", "time")
 
@@ -62,21 +62,21 @@ class Process:
         """The tasks that are not done yet, in the order they were made."""
         self.is_paused = False
         self.is_dying = False
-        """True if its machine is off: failures in it are ignored now."""
+        """True if its machine is off: failures in its tasks are ignored from then on."""
         self.is_buried = False
 
 
 OWNER: contextvars.ContextVar[Process | None] = contextvars.ContextVar("process", default=None)
-"""The process whose callback is running; None is the world around: clients, network, faults."""
+"""Process whose callback is running; None for clients, network and faults, which belong to no process."""
 
 
 def outside(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Calls something that belongs to no process: timers that it sets are the world's and go by true time."""
+    """Calls a function outside of any process: timers that it sets go by virtual time."""
     return contextvars.Context().run(call, *args, **kwargs)
 
 
 def context_of(process: Process) -> contextvars.Context:
-    """A context in which whatever is set off belongs to the process."""
+    """Returns a context in which everything that is started belongs to the process."""
     context = contextvars.copy_context()
     context.run(OWNER.set, process)
     return context
@@ -87,7 +87,7 @@ def owned_task(
     work: Coroutine[Any, Any, T] | Generator[Any, None, T],
     context: contextvars.Context | None = None,
 ) -> asyncio.Task[T]:
-    """A task factory for the loop: a process keeps a list of its tasks."""
+    """Task factory for the loop: adds each task to the list of its process."""
     assert asyncio.iscoroutine(work)
     task: asyncio.Task[T] = asyncio.Task(work, loop=loop, context=context)
     owner = OWNER.get() if context is None else context.get(OWNER)
@@ -98,9 +98,8 @@ def owned_task(
 
 
 class ReadyCallbacks:
-    """The callbacks that a loop runs next; it stands in for the deque of asyncio's base loop, which asks for no more
-    than this.
-    """
+    """The callbacks that a loop runs next, in place of the deque in asyncio's base loop, with the methods that the loop
+    calls."""
 
     def __init__(self, rng: random.Random) -> None:
         self._random = rng.random
@@ -109,7 +108,7 @@ class ReadyCallbacks:
         self._count = 0
 
     def __len__(self) -> int:
-        """How many may run now: those of paused processes don't count, so the clock moves on without them."""
+        """Number of callbacks that may run now; without those of paused processes, so that the clock moves on."""
         return self._count
 
     def append(self, handle: asyncio.Handle) -> None:
@@ -152,7 +151,7 @@ class ReadyCallbacks:
                 self._runnable.append(process)
 
     def bury(self, process: Process) -> None:
-        """Drops what is ready, and whatever will be."""
+        """Drops the process's ready callbacks, and all later ones."""
         process.is_buried = True
         if not process.is_paused:
             self._withdraw(process)

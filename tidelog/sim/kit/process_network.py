@@ -1,8 +1,8 @@
-"""The network as one simulated process sees it: what happens there goes by the world's clock, what it hears comes to it
-as callbacks of its own.
+"""The network as one simulated process sees it: its timers run on virtual time, and what it delivers reaches the
+process as callbacks of that process.
 
-So a paused process hears nothing until it is resumed, a buried one never, and what it hears stays in order with all
-else that it does. The delays of the network are nobody's to bend, whatever a machine's clock shows.
+So a paused process receives nothing until it is resumed, a buried one never, and deliveries stay in order with its
+other callbacks. A machine's clock does not bend the delays of the network.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Receiver = Callable[[FrameConnection], FrameReceiver]
 
 
 class ProcessNetwork:
-    """`Network` of one process, on its machine's host."""
+    """`Network` port of one process, on its machine's host."""
 
     def __init__(self, process: Process, host: SimHost) -> None:
         self._host = host
@@ -29,7 +29,7 @@ class ProcessNetwork:
         self._attempts: dict[asyncio.Task[FrameConnection], None] = {}
 
     async def connect(self, host: str, port: int, receiver: Receiver, *, timeout_s: float) -> FrameConnection:
-        """See the port."""
+        """Connects to an address, and calls `receiver` in this process. Raises `OSError` or `TimeoutError`."""
         ends: list[_End] = []
         attempt = _in_the_world(self._host.connect(host, port, self._hearing(receiver, ends), timeout_s=timeout_s))
         self._attempts[attempt] = None
@@ -43,11 +43,11 @@ class ProcessNetwork:
             attempt.exception()  # who asked may be gone
 
     async def listen(self, host: str, port: int, receiver: Receiver) -> NetworkListener:
-        """See the port."""
+        """Listens on a port of the machine; each receiver runs in this process. Raises `OSError`."""
         return await _in_the_world(self._host.listen(host, port, self._hearing(receiver, [])))
 
     def abandon(self) -> None:
-        """Cancels the process's attempts to connect: it is dead, and nobody waits for them."""
+        """Cancels the attempts to connect of a process that is dead."""
         for attempt in list(self._attempts):
             attempt.cancel()
 

@@ -1,6 +1,6 @@
-"""A simulator as a program: runs seeds or one scenario, and makes a failing scenario smaller.
+"""Command line of a simulator: runs seeds or one scenario, and makes a failing scenario smaller.
 
-The exit status is 1 if a run failed, or if what has to happen now and then never did.
+The exit status is 1 if a run failed, or if an event that has to happen now and then never did.
 """
 
 from __future__ import annotations
@@ -40,15 +40,16 @@ def options_of(command: str, description: str) -> argparse.ArgumentParser:
 
 @dataclass(frozen=True)
 class Program(Generic[R]):
-    """A simulator, as who started it sees it."""
+    """Command line of one simulator."""
 
     command: str
     amounts: str
-    """The noun that an outcome's amount counts."""
+    """Noun for the unit of an outcome's amount, such as "batches committed"."""
     shrink: Callable[[R], Scenario]
 
     def run(self, run: Callable[[Progress[R]], Batch[R]], about: Mapping[str, str], *, is_json: bool) -> int:
-        """Runs a batch and says what it came to; `about` has the options that its seeds belong to."""
+        """Runs a batch and prints its outcome; returns the exit status. `about` has the options that its seeds belong
+        to."""
         label = " ".join(about.values())
         bar = ProgressBar(f"{label:10} " if label else "", SystemClock().monotonic_s)
         batch = run(bar.show)
@@ -61,7 +62,7 @@ class Program(Generic[R]):
         return 0 if batch.is_good else 1
 
     def _report(self, batch: Batch[R], seconds: float, label: str) -> None:
-        """Says what happened how often."""
+        """Prints the counts of events."""
         for name in batch.sometimes:
             say(f"{batch.counters[name]:10d}  {name}")
         rate = batch.runs / seconds if seconds else 0.0
@@ -71,7 +72,7 @@ class Program(Generic[R]):
             say(f"never happened, the runs have become too tame: {name}")
 
     def _explain(self, outcome: R, about: Mapping[str, str]) -> None:
-        """Says what failed, how to have it again, and what is left of it when it is made smaller."""
+        """Prints the failure, the command that repeats it, and a smaller scenario that fails alike."""
         say(f"\n{''.join(f'{value} ' for value in about.values())}seed {outcome.seed}: {outcome.failure}")
         options = "".join(f" --{name} {value}" for name, value in about.items())
         say(f"again: {self.command}{options} --seed {outcome.seed} --trace")
@@ -80,7 +81,7 @@ class Program(Generic[R]):
         say(f"{self.command} --trace --scenario '{msgspec.json.encode(smaller).decode()}'")
 
     def tell(self, outcome: R) -> int:
-        """Says what a single run came to."""
+        """Prints the outcome of a single run; returns the exit status."""
         say(f"{outcome.amount} {self.amounts}, trace {outcome.trace:08x}")
         if outcome.failure is None:
             return 0

@@ -1,4 +1,4 @@
-"""How far a batch of runs is, for whoever waits for it."""
+"""Progress of a batch of runs, printed while it runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ QUIET_RUNS = 2_000
 
 
 class ProgressBar:
-    """On a terminal a bar that grows; in a file a line for each percent. Nothing for what is over at once."""
+    """Progress output: on a terminal a bar that grows, in a file a line for each percent; nothing for short batches."""
 
     def __init__(self, label: str, now_s: Callable[[], float]) -> None:
         self._label = label
@@ -22,11 +22,11 @@ class ProgressBar:
 
     @property
     def seconds(self) -> float:
-        """Since it was made."""
+        """Seconds since the bar was made."""
         return self._now_s() - self._begin_s
 
     def show(self, batch: Batch[Any], runs: int) -> None:
-        """Writes to the standard error stream, if there is another percent to tell of `runs`."""
+        """Writes to the standard error stream, if the share of the `runs` done has risen by a percent."""
         percent = 100 * batch.runs // runs
         if percent == self._percent or runs < QUIET_RUNS:
             return

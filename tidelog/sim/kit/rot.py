@@ -1,7 +1,7 @@
-"""Damage at rest: what happens to bytes that were safely on a disk.
+"""Damage at rest: changes of bytes that were safely on a disk.
 
-Each function changes the platter and the cache alike, as if the file had been read anew, and books the fault. None goes
-through the file system, so none is an operation that a crash could fall into.
+Each function changes the durable content and the cache alike, as if the file had been read anew, and counts the fault.
+None goes through the simulated file system, so none is an operation at which a planned crash could happen.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from tidelog.sim.kit.medium import Medium
 
 
 def flip_bit(medium: Medium, path: str, position: int, bit: int = 0) -> None:
-    """Turns one bit over that is on the disk."""
+    """Flips one bit of a file."""
     node = _take(medium, path, "bit_flip")
     node.durable[position] ^= 1 << bit
     if position < len(node.data):  # else a process that was killed has truncated the file, and the disk has not yet
@@ -19,7 +19,7 @@ def flip_bit(medium: Medium, path: str, position: int, bit: int = 0) -> None:
 
 
 def overwrite(medium: Medium, path: str, position: int, payload: bytes) -> None:
-    """Puts other bytes there: a zeroed sector, or a write that was meant for elsewhere."""
+    """Overwrites bytes of a file: a zeroed sector, or a write that was meant for elsewhere."""
     node = _take(medium, path, "overwrite")
     for image in (node.data, node.durable):
         put(image, position, payload)
@@ -33,12 +33,13 @@ def truncate(medium: Medium, path: str, size: int) -> None:
 
 
 def make_unreadable(medium: Medium, path: str, position: int, size: int) -> None:
-    """Latent sector errors: reading any of these bytes gives EIO until they are written again."""
+    """Makes reads of any of these bytes give EIO until they are written again (a latent sector error)."""
     _take(medium, path, "unreadable_range").unreadable.append((position, position + size))
 
 
 def make_stale(medium: Medium, path: str) -> bool:
-    """Brings the newest overwritten piece of the file back, as after a write that the drive lost. False if none is."""
+    """Brings the newest overwritten piece of the file back, as after a write that the drive lost. Returns False if
+    there is none."""
     node = medium.walk()[path]
     if not node.overwritten:
         return False
@@ -48,7 +49,7 @@ def make_stale(medium: Medium, path: str) -> bool:
 
 
 def lose(medium: Medium, path: str) -> None:
-    """Loses the file, name and all."""
+    """Removes the file, name and all."""
     _take(medium, path, "lost_file")
     directory, name = medium.space.parent(path)
     del directory.names[name]
@@ -56,8 +57,7 @@ def lose(medium: Medium, path: str) -> None:
 
 
 def write_back(medium: Medium) -> None:
-    """The kernel writes to the disk what a killed process left in its memory, names of files included, as it does
-    sooner or later."""
+    """Makes all that is in the kernel's memory durable, names of files included, as a kernel does sooner or later."""
     for node in medium.dirty.values():
         node.sync()
     medium.dirty.clear()
@@ -65,7 +65,7 @@ def write_back(medium: Medium) -> None:
 
 
 def has_directory(medium: Medium, path: str) -> bool:
-    """True if there is one of that name."""
+    """Returns True if there is a directory of that path."""
     try:
         medium.space.directory(path)
     except OSError:
@@ -74,7 +74,7 @@ def has_directory(medium: Medium, path: str) -> bool:
 
 
 def lose_directory(medium: Medium, path: str) -> None:
-    """Loses a directory with all that is in it."""
+    """Removes a directory with everything in it."""
     medium.statistics.faults["lost_directory"] += 1
     for name, node in medium.walk().items():
         if name.startswith(f"{path}/"):
@@ -91,7 +91,7 @@ def swap_directories(medium: Medium, first: str, second: str) -> None:
 
 
 def plant(medium: Medium, path: str, content: bytes) -> None:
-    """Puts a file there, durably, directories and all."""
+    """Writes a file durably, and makes its directories."""
     directory = medium.space.root
     *parents, name = path.split("/")
     for parent in parents:

@@ -6,5 +6,5 @@ import random
 
 
 def stream(seed: object, purpose: str = "") -> random.Random:
-    """The generator for this purpose; the same in every process, whatever its hash seed."""
+    """Returns the random generator for this purpose; the same in every process, whatever its hash seed."""
     return random.Random(f"{seed}/{purpose}")  # noqa: S311 - repeatable, not secret, is the point

@@ -1,7 +1,7 @@
 """Makes a failing scenario smaller, as long as it fails in the same way.
 
-Steps go first, by halves, quarters and so on (Zeller's ddmin, greedily); then the scenario tries what it calls simpler
-versions of itself. What is left is usually a handful of steps, a history that fits on a page.
+Steps go first, by halves, quarters and so on (Zeller's ddmin, greedily); then the scenario's own simpler versions are
+tried. What remains is usually a handful of steps, a history that fits on a page.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ T = TypeVar("T")
 class Shrinking(Generic[S]):
     """The shrinking of one scenario.
 
-    `fails` says whether a candidate fails like the first one; it is asked `runs_max` times at most.
+    `fails` says whether a candidate fails like the first one; it is called `runs_max` times at most.
     """
 
     def __init__(self, scenario: S, fails: Callable[[S], bool], *, runs_max: int = 3000) -> None:
         self.scenario = scenario
-        """The smallest one so far."""
+        """Smallest failing scenario so far."""
         self.runs = 0
         self._fails = fails
         self._runs_max = runs_max
@@ -40,7 +40,7 @@ class Shrinking(Generic[S]):
         return self.scenario
 
     def leave_out(self, items: Sequence[T], build: Callable[[S, tuple[T, ...]], S]) -> None:
-        """Leaves out as many items as it can; `build` makes a scenario with those that are kept."""
+        """Leaves out as many items as possible; `build` makes a scenario with the kept items."""
         kept, size = tuple(items), len(items)
         while size >= 1:
             for stop in range(len(kept), 0, -size):  # from the end on: what goes does not shift what is still to come
@@ -50,7 +50,8 @@ class Shrinking(Generic[S]):
             size //= 2
 
     def simplify(self, simpler: Callable[[S], Iterable[S]]) -> None:
-        """Tries each simpler version of the scenario. Once one fails, those that follow are versions of that one."""
+        """Tries each simpler version of the scenario. Once one fails, the next tried are simpler versions of
+        that one."""
         tried = 0
         while (candidate := next(islice(simpler(self.scenario), tried, None), None)) is not None:
             tried += not self._try(candidate)

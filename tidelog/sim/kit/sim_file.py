@@ -14,7 +14,7 @@ from tidelog.sim.kit.namespace import os_error
 
 
 class Incarnation(Protocol):
-    """The disk that opened a file, as one running machine sees it."""
+    """Incarnation of a simulated disk: the disk as one running machine sees it."""
 
     @property
     def medium(self) -> Medium: ...
@@ -23,17 +23,18 @@ class Incarnation(Protocol):
         """Raises `Crashed` once the incarnation is over."""
 
     def begin(self, kind: str, detail: str, payload: bytes = b"") -> bool:
-        """Starts an operation that changes something. True: it is the last, and `end` must be told so."""
+        """Starts an operation that changes the disk. Returns True if it is the last before a planned crash, which `end`
+        must be told."""
         ...
 
     def end(self, dies: bool) -> None:
-        """Ends an operation."""
+        """Ends an operation. Raises `Crashed` after the last one before a planned crash."""
 
     def release_lock(self, number: int, lock: SimLock) -> None: ...
 
 
 class SimFile:
-    """A handle. It dies with the incarnation of the disk that opened it."""
+    """Open handle of a file (`File`). It becomes unusable with the incarnation of the disk that opened it."""
 
     __slots__ = ("_disk", "_medium", "_node", "_path")
 
@@ -78,7 +79,7 @@ class SimFile:
             raise os_error(error, self._path)
 
     def _curb(self, node: FileNode, payload: bytes, position: int) -> tuple[int, bytes]:
-        """The errno that this write ends with (0: none), and how much of it is written before."""
+        """Returns the errno that this write fails with (0: none), and the bytes that are written before."""
         medium = self._medium
         if medium.faults is not NO_FAULTS and medium.strikes("write_error", medium.faults.write_error):
             return errno.EIO, payload[: medium.random.randrange(len(payload) + 1)]
@@ -139,7 +140,7 @@ class SimFile:
 
 
 class SimLock:
-    """A held lock (`Lock`); it dies with the incarnation too."""
+    """Held file lock (`Lock`); it becomes unusable with the incarnation of its disk."""
 
     def __init__(self, disk: Incarnation, number: int) -> None:
         self._disk = disk

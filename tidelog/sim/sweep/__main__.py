@@ -1,11 +1,11 @@
-"""The sweep as a program: plays series of patterns, and says what came back.
+"""Runs the sweep as a command: series of damage patterns on simulated disks, with a table of what was recovered.
 
     python -m tidelog.sim.sweep                                       # all of it: hours
     python -m tidelog.sim.sweep --protocol paxos --damage cut --stop power --patterns 256
 
-A series is all patterns, or some, with one protocol, one damage and one way to stop. Exit status 1 if anything was
-lost, wrong, passed over in silence, stuck, left unrepaired or not told: each such log is printed with the command that
-plays its round again.
+A series is all patterns, or some, with one protocol, one damage and one way to stop. Exit status 1 if any entry was
+lost, wrong or passed over in silence, a log was stuck, left unrepaired or not reported: each such log is printed with
+the command that runs its round again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ COMMAND = "python -m tidelog.sim.sweep"
 
 
 def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
-    """Reads the command's words."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(prog=COMMAND, description=(__doc__ or "").split("\n", 1)[0])
     for name, kind in (("protocol", Protocol), ("damage", Damage), ("stop", Stop)):
         parser.add_argument(f"--{name}", type=kind, choices=[*kind], action="append", help="default: all of them")
@@ -44,7 +44,8 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def series_of(options: argparse.Namespace) -> list[Series]:
-    """Returns the series that are asked for. Five replicas have a million patterns: a thousand are drawn at most."""
+    """Returns the series that the options ask for. Five replicas have a million patterns: a thousand are drawn by
+    default."""
     patterns = options.patterns or (1_000 if options.variant is Variant.FIVE else None)
     return [
         Series(Plan(protocol, stop, options.variant, options.seed), damage, options.where, patterns, options.partitions)
@@ -55,7 +56,7 @@ def series_of(options: argparse.Namespace) -> list[Series]:
 
 
 def again(series: Series, number: int) -> str:
-    """Returns the command that plays a round again."""
+    """Returns the command that runs a round again."""
     plan = series.plan
     words = f"--protocol {plan.protocol} --damage {series.damage} --stop {plan.stop} --variant {plan.variant}"
     some = f" --patterns {series.patterns}" if series.patterns else ""
@@ -65,7 +66,7 @@ def again(series: Series, number: int) -> str:
 
 
 def main() -> int:
-    """Plays the series; returns the exit status."""
+    """Runs the series; returns the exit status."""
     options = parse()
     many = series_of(options)
     tally = Tally()

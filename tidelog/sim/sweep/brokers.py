@@ -34,23 +34,23 @@ T = TypeVar("T")
 
 FAILURES = (Unreachable, ConnectionLost, TidelogError)
 IDLE_S: Final = 2.0
-"""A log that is idle for half a second notes that all of it is durable."""
+"""Seconds without writes before an end. A log that is idle for half a second records that all of it is durable."""
 LOOK_S: Final = 0.05
 UP_S_MAX: Final = 60.0
 RESTART_S: Final = 0.3
 GAPS_S: Final = (0.0, 0.02, 0.3, 2.0)
-"""Between the starts of two brokers."""
+"""Seconds between the starts of two brokers, to draw from."""
 DAY_MS: Final = 86_400_000
 SETTINGS: Final[dict[str, int | str]] = {
     "broker.heartbeat.interval.ms": 500,
     "broker.session.timeout.ms": 3_000,
     "log.scrub.period.ms": 36_000_000,
 }
-"""It is readers who find damage, and not the scrubber."""
+"""Broker settings of a round; with them readers find the damage, and not the scrubber."""
 
 
 class Brokers:
-    """The brokers of a plan, off until they are started. Must be made on the running loop."""
+    """The brokers of a plan, off until they are started; must be made on the running loop."""
 
     def __init__(self, plan: Plan, seed: str) -> None:
         loop = asyncio.get_running_loop()
@@ -74,21 +74,21 @@ class Brokers:
 
     @property
     def media(self) -> dict[int, Medium]:
-        """The disks, while the machines are off."""
+        """Disks by node, while the machines are off."""
         return {node: machine.disk.medium for node, machine in self.machines.items()}
 
     @property
     def image(self) -> ClusterImage:
-        """The newest image of the cluster that a broker has."""
+        """Newest image of the cluster that a broker has."""
         brokers = [machine.broker for machine in self.machines.values()]
         return max((one.image for one in brokers if one is not None), key=lambda image: image.position)
 
     def start(self, node: int) -> None:
-        """Switches a machine on; from now on it is kept running."""
+        """Switches a machine on, and keeps it running from now on."""
         self._tasks.append(asyncio.ensure_future(self._keepers[node].run()))
 
     async def start_in_turn(self, rng: random.Random) -> None:
-        """Starts all in a drawn order, with gaps."""
+        """Starts all brokers in a drawn order, with gaps."""
         first, *others = rng.sample(self.plan.nodes, len(self.plan.nodes))
         self.start(first)
         for node in others:
@@ -96,7 +96,8 @@ class Brokers:
             self.start(node)
 
     async def are_up(self, seconds_max: float = UP_S_MAX, gives_up: Callable[[], bool] = bool) -> bool:
-        """Waits until all are ready, or so long, or until it `gives_up`; True if they are."""
+        """Waits until all brokers are ready, for `seconds_max` seconds at most, or until `gives_up` returns True;
+        returns True if all are ready."""
         deadline_s = asyncio.get_running_loop().time() + seconds_max
         while not all(machine.is_up for machine in self.machines.values()):
             self._check()
@@ -106,13 +107,13 @@ class Brokers:
         return True
 
     def _check(self) -> None:
-        """Raises what a keeper died of."""
+        """Raises the error that a service manager task failed with, if any."""
         for task in self._tasks:
             if task.done() and not task.cancelled():
                 task.result()
 
     def words(self) -> dict[int, str]:
-        """Returns why each broker is not ready, in its own words; nothing of those that are."""
+        """Returns why each broker is not ready, as it says itself; ready brokers are left out."""
         words = {}
         for node, machine in self.machines.items():
             broker, refusals = machine.broker, self._keepers[node].start_errors
@@ -123,14 +124,14 @@ class Brokers:
         return words
 
     async def ask(self, node: int, work: Callable[[Broker], Coroutine[Any, Any, T]]) -> T | Exception:
-        """Calls a broker; returns the error if it fails."""
+        """Calls a broker; returns the result, or the error if it fails."""
         try:
             return await self.machines[node].call(work)
         except FAILURES as error:
             return error
 
     async def insist(self, work: Callable[[Broker], Coroutine[Any, Any, T]], asks: Callable[[], int]) -> T:
-        """Calls the broker that `asks` names, and again until it answers. Raises `AssertionError` after a minute."""
+        """Calls the broker that `asks` returns, and again until it answers. Raises `AssertionError` after a minute."""
         deadline_s = asyncio.get_running_loop().time() + UP_S_MAX
         while isinstance(answer := await self.ask(asks(), work), Exception):
             assert asyncio.get_running_loop().time() < deadline_s, repr(answer)
@@ -140,11 +141,11 @@ class Brokers:
     # -- ends --------------------------------------------------------------------------------------------------------
 
     async def down(self, node: int, end: Callable[[Machine], Awaitable[None]] = Machine.kill) -> None:
-        """Ends a machine's life; it stays off."""
+        """Ends a machine's process; it stays off."""
         await self._holds.enter_async_context(self._keepers[node].down(end))
 
     async def end(self) -> dict[int, Content]:
-        """Ends all as the plan says; returns the files of each disk."""
+        """Ends all brokers as the plan says; returns the files of each disk."""
         stop = self.plan.stop
         if stop is Stop.IDLE:
             await asyncio.sleep(IDLE_S)
@@ -153,13 +154,13 @@ class Brokers:
         return {node: machine.back_up(is_live=stop is not Stop.POWER) for node, machine in self.machines.items()}
 
     def restore(self, disks: Mapping[int, Content]) -> None:
-        """Puts disks in that hold these files, a day later."""
+        """Replaces the disks by ones that hold these files, and sets the wall clocks a day ahead."""
         for node, machine in self.machines.items():
             machine.restore(dict(disks[node]))
             machine.clock.wall_skew_ms = DAY_MS
 
     async def close(self) -> None:
-        """Switches everything off, for good."""
+        """Switches all machines off."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -171,7 +172,7 @@ class Brokers:
 
 @asynccontextmanager
 async def brokers_of(plan: Plan, seed: str) -> AsyncIterator[Brokers]:
-    """Makes the brokers of a plan; whatever runs at the end is killed."""
+    """Makes the brokers of a plan; those that run when the context ends are killed."""
     brokers = Brokers(plan, seed)
     try:
         yield brokers

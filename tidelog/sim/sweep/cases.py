@@ -15,7 +15,7 @@ ENTRIES: Final = 4
 
 
 class Protocol(StrEnum):
-    """The log that is damaged: a partition's, or that of the metadata."""
+    """Log that is damaged: a partition's, by commit protocol, or the metadata log."""
 
     ISR = "isr"
     PAXOS = "paxos"
@@ -23,29 +23,29 @@ class Protocol(StrEnum):
 
 
 class Stop(StrEnum):
-    """The end of all replicas."""
+    """Way in which all replicas end."""
 
     CLEAN = "clean"
     IDLE = "idle"
     """The processes are killed two seconds after the last acknowledgement."""
     ACKNOWLEDGED = "acknowledged"
-    """They are killed at the last acknowledgement."""
+    """The processes are killed at the last acknowledgement."""
     POWER = "power"
-    """All lose their power at the last acknowledgement; of what was not synced, any part is left."""
+    """All machines lose their power at the last acknowledgement; any part of the unsynced writes is left."""
 
 
 class Damage(StrEnum):
-    """The damage to a copy."""
+    """Kind of damage to a copy."""
 
     FLIP = "flip"
     ZERO = "zero"
     EIO = "eio"
     CUT = "cut"
-    """The file ends there, if all copies that lie behind are to be damaged, too; else they are zeroed."""
+    """The file ends at the first damaged copy, if all copies behind it are to be damaged, too; else they are zeroed."""
 
 
 class Where(StrEnum):
-    """The copies of a Paxos replica that are hit; any other replica has one copy of an entry."""
+    """Copies of a Paxos replica that are damaged; any other replica has one copy of an entry."""
 
     BOTH = "both"
     LOG = "log"
@@ -53,15 +53,15 @@ class Where(StrEnum):
 
 
 class Variant(StrEnum):
-    """The second misfortune of a replica, or the number of replicas."""
+    """Further fault of one replica, or the number of replicas."""
 
     PLAIN = "plain"
     BEHIND = "behind"
-    """A replica ends before the third of the four entries."""
+    """A replica stops before the third of the four entries."""
     DIRECTORY = "directory"
-    """The directory of a replica is removed."""
+    """The partition's directory is removed on one replica."""
     DISK = "disk"
-    """All that one broker has is removed."""
+    """The disk of one broker is replaced by an empty one."""
     FIVE = "five"
     """There are five replicas."""
 
@@ -71,12 +71,12 @@ class Variant(StrEnum):
 
     @property
     def patterns(self) -> int:
-        """Returns how many there are."""
+        """Number of patterns."""
         return 1 << (ENTRIES * self.replicas)
 
 
 class Plan(NamedTuple):
-    """All that decides the disks before the damage, but for the number of partitions."""
+    """All that decides the disks before the damage, except for the number of partitions."""
 
     protocol: Protocol
     stop: Stop
@@ -89,7 +89,7 @@ class Plan(NamedTuple):
 
 
 class Case(NamedTuple):
-    """The damage to one log. `wiped` is the replica whose directory is removed; 0: none."""
+    """The damage to one log. `wiped` is the node whose directory is removed; 0: none."""
 
     pattern: int
     damage: Damage
@@ -97,11 +97,11 @@ class Case(NamedTuple):
     wiped: int = 0
 
     def hits(self, entry: int, node: int, replicas: int) -> bool:
-        """True if this copy is damaged."""
+        """Returns True if the pattern damages this node's copy of the entry."""
         return bool(self.pattern >> (entry * replicas + node - 1) & 1)
 
     def told(self, replicas: int) -> str:
-        """Returns the pattern as people read it: the entries, and of each its copies."""
+        """Returns the pattern as text: for each entry an `x` or `.` per replica, separated by slashes."""
         return "/".join(
             "".join("x" if self.hits(entry, node + 1, replicas) else "." for node in range(replicas))
             for entry in range(ENTRIES)
@@ -109,7 +109,7 @@ class Case(NamedTuple):
 
 
 def draw_patterns(variant: Variant, count: int | None, rng: random.Random) -> list[int]:
-    """Returns so many patterns, each once; all of them, in order, if no number is given."""
+    """Returns `count` different patterns; all of them, in order, if no count is given."""
     if count is None or count >= variant.patterns:
         return list(range(variant.patterns))
     return rng.sample(range(variant.patterns), count)

@@ -1,7 +1,7 @@
-"""The copies of entries on the disks of replicas that do not run: where they lie, and how they are damaged.
+"""The copies of entries on the disks of stopped replicas: where they are, and how they are damaged.
 
-What must be readable afterwards is not reckoned from the pattern but seen on the disks: an entry of which a whole copy
-is left, in whatever log or journal, must come back.
+Which entries must be readable afterwards is read from the disks and not computed from the pattern: an entry with a
+whole copy left, in any log or journal, must be recovered.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from tidelog.storage.rows import RowCodec
 from tidelog.storage.slot_entries import EntryKind, decode_entry
 
 STRANGER: Final = -1
-"""Stands for the entry of a batch that is none of the four: no pattern hits it, and no file is cut before it."""
+"""Entry number of a batch that holds none of the four entries: no pattern damages it, and no file is cut before it."""
 Content = Mapping[str, bytes]
 """The files of a disk, by path."""
 
 
 class Copy(NamedTuple):
-    """A batch that holds an entry, or an entry of a journal that holds that batch."""
+    """A batch that holds an entry, or a journal entry that holds that batch."""
 
     node: int
     entry: int
@@ -34,11 +34,11 @@ class Copy(NamedTuple):
     size: int
     is_in_journal: bool = False
     has_row: bool = True
-    """A power cut may leave a batch and not the row that names it."""
+    """True if the catalog has the row that names the batch; a power cut may leave the batch without it."""
 
 
 def with_rows(copies: Iterable[Copy], content: Content, codec: RowCodec) -> Iterator[Copy]:
-    """Yields them with what the catalogs beside their files say of them."""
+    """Yields the copies with `has_row` set by the catalogs beside their files."""
     for copy in copies:
         rows = codec.bodies(content.get(f"{copy.path.removesuffix('.log')}.catalog", b""))
         positions = [row.file_position for row in rows if row is not None]
@@ -46,7 +46,7 @@ def with_rows(copies: Iterable[Copy], content: Content, codec: RowCodec) -> Iter
 
 
 def spare(copies: Iterable[Copy]) -> list[Copy]:
-    """Returns them, with entries of journals that have no row as strangers, which no pattern hits."""
+    """Returns the copies; journal entries without a catalog row become strangers, which no pattern damages."""
     return [copy._replace(entry=STRANGER) if copy.is_in_journal and not copy.has_row else copy for copy in copies]
 
 
@@ -63,7 +63,7 @@ def find_copies(node: int, content: Content, directory: str, values: Sequence[by
 
 
 def _says_more(batch: bytes) -> bool:
-    """True of records, and of an entry of a journal that does more than to say that a value is learned."""
+    """Returns True for records, and for journal entries other than those which only say that a value is learned."""
     head, _ = decode_entry(batch) or (None, None)
     return head is None or head.kind is not EntryKind.REFERENCE
 
@@ -87,7 +87,7 @@ def check_majority(copies: Iterable[Copy], replicas: int) -> None:
 
 
 def chosen(case: Case, copies: Iterable[Copy], replicas: int) -> list[Copy]:
-    """Returns those that the case damages."""
+    """Returns the copies that the case damages."""
     return [
         copy
         for copy in copies
@@ -100,7 +100,7 @@ def chosen(case: Case, copies: Iterable[Copy], replicas: int) -> list[Copy]:
 def damage_copies(
     case: Case, copies: Sequence[Copy], media: Mapping[int, Medium], replicas: int, rng: random.Random
 ) -> list[Copy]:
-    """Damages what the case says; returns the copies that are left."""
+    """Damages the copies of a case; returns the copies of entries that are left."""
     hit = chosen(case, copies, replicas)
     for node, path in dict.fromkeys((copy.node, copy.path) for copy in hit):
         here = [copy for copy in hit if (copy.node, copy.path) == (node, path)]

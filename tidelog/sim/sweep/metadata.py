@@ -1,6 +1,7 @@
-"""The sweep over the metadata log: four settings of a topic are changed, an entry each, and one pattern hits them.
+"""The sweep over the metadata log: four settings of a topic are changed, one entry each, and a pattern damages these
+entries.
 
-A cluster has one such log, so every case starts brokers of its own.
+A cluster has one metadata log, so every case starts brokers of its own.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ CHANGES: Final = {
     "segment.ms": "8300000003",
     "message.timestamp.before.max.ms": "8400000004",
 }
-"""The settings, in the order of their entries."""
+"""Settings and values, in the order of their entries."""
 AFTER: Final = ("max.message.bytes", "850005")
 SAYS: Final = "tidelog cluster recover"
 TELL_S_MAX: Final = 12.0
-"""The slowest broker of all sweeps so far said it after 8.1 s."""
+"""Seconds that brokers may need to report an unrecoverable entry; the slowest so far took 8.1 s."""
 SETTLE_S_MAX: Final = 30.0
 
 
@@ -43,7 +44,7 @@ class Written(NamedTuple):
 
 
 async def write(plan: Plan) -> Written:
-    """Writes the entries, and ends the brokers."""
+    """Starts brokers, writes the four entries, ends the brokers, and returns their disks."""
     rng = stream(plan.seed, f"metadata {plan}")
     behind = rng.choice(plan.nodes) if plan.variant is Variant.BEHIND else 0
     async with brokers_of(plan, f"{plan.seed}/written") as brokers:
@@ -84,7 +85,7 @@ def _find(disks: Mapping[int, Content]) -> list[Copy]:
 
 
 async def play(written: Written, case: Case, seed: str) -> Result:
-    """Plays a case."""
+    """Runs a case: damages the copies, starts the brokers, and judges what they show."""
     plan = written.plan
     rng = stream(seed, "damage")
     async with brokers_of(plan, seed) as brokers:
@@ -102,7 +103,7 @@ async def play(written: Written, case: Case, seed: str) -> Result:
 
 
 class MetadataJudge:
-    """The metadata log of one case; `good` are the entries that must be in force."""
+    """Judges the metadata log of one case; `good` are the entries that must be in force."""
 
     def __init__(self, case: Case, good: Set[int]) -> None:
         self._case = case
@@ -113,7 +114,7 @@ class MetadataJudge:
         self._seconds = 0.0
 
     async def ask(self, brokers: Brokers) -> None:
-        """Waits for the brokers; reads the settings of each, and changes another one."""
+        """Waits for the brokers; compares the settings that each shows, and changes another one."""
         loop = asyncio.get_running_loop()
         begun_s = loop.time()
         if await (brokers.are_up(TELL_S_MAX, partial(_all_tell, brokers)) if self._lost else brokers.are_up()):
@@ -153,7 +154,7 @@ class MetadataJudge:
             await asyncio.sleep(LOOK_S)
 
     def _listen(self, brokers: Brokers) -> None:
-        """Checks what is said while nobody may become ready: a broker at least has to say what to do."""
+        """Checks, while no broker may become ready, that at least one of them says what an operator has to do."""
         words = brokers.words()
         if any(SAYS in told for told in words.values()):
             self._told = self._lost

@@ -1,6 +1,6 @@
-"""The sweep over partitions, of both commit protocols: a topic with many of them, and a pattern for each.
+"""The sweep over partitions, with both commit protocols: a topic with many partitions, and a pattern for each.
 
-Starting brokers is dear, so that a cluster has dozens of partitions, which know nothing of one another.
+Starting brokers is slow, so a cluster has dozens of partitions, which are independent of one another.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ OVER_S: Final = 40.0
 
 
 class Written(NamedTuple):
-    """The disks of brokers that have ended, and what they acknowledged, by partition and entry."""
+    """The disks of stopped brokers, and the offsets and values that they acknowledged, by partition and entry."""
 
     plan: Plan
     topic_id: TopicId
@@ -39,11 +39,11 @@ class Written(NamedTuple):
     offsets: list[list[int]]
     values: list[list[bytes]]
     copies: list[list[Copy]]
-    """The sound copies of each partition's entries, on all disks."""
+    """Intact copies of each partition's entries, on all disks."""
 
 
 async def write(plan: Plan, partitions: int) -> Written:
-    """Writes the entries of all partitions, and ends the brokers."""
+    """Starts brokers, writes the entries of all partitions, ends the brokers, and returns their disks."""
     rng = stream(plan.seed, f"values {plan}")
     values = [[_draw_value(number, entry, rng) for entry in range(ENTRIES)] for number in range(partitions)]
     behind = rng.choice(plan.nodes) if plan.variant is Variant.BEHIND else 0
@@ -107,7 +107,7 @@ def _find(disks: Mapping[int, Content], partition_id: PartitionId, values: Seque
 
 
 async def play(written: Written, cases: Sequence[Case], seed: str) -> list[Result]:
-    """Plays a case on each of the first partitions."""
+    """Runs one case on each of the first partitions: damages copies, starts the brokers, and judges what they show."""
     plan = written.plan
     rng = stream(seed, "damage")
     async with brokers_of(plan, seed) as brokers:
@@ -126,8 +126,9 @@ async def play(written: Written, cases: Sequence[Case], seed: str) -> list[Resul
 def _strike(
     written: Written, number: int, case: Case, media: Mapping[int, Medium], wiped: int, rng: random.Random
 ) -> Judge:
-    """Does to a partition what its case says. If a vote is lost as well, an entry of a journal without a row is spared:
-    nothing would be left of it, so that nobody could tell whether a quorum had accepted what another one lost."""
+    """Damages a partition as its case says, and returns its judge. If a Paxos vote is lost as well, journal entries
+    without a catalog row are spared: damaged, they would leave no trace, so no replica could tell whether a quorum had
+    accepted what another one lost."""
     partition_id = PartitionId(written.topic_id, number)
     copies = written.copies[number]
     is_spared = written.plan.protocol is Protocol.PAXOS and (case.wiped or wiped)
@@ -145,7 +146,7 @@ def _strike(
 
 
 async def _judge(brokers: Brokers, judges: list[Judge]) -> None:
-    """Asks all partitions in turn until each has told all, or nothing new is told for long."""
+    """Reads all partitions in turn until each has its verdicts, or no new verdict comes for `OVER_S` seconds."""
     loop = asyncio.get_running_loop()
     begun_s = news_s = loop.time()
     left = dict.fromkeys(range(len(judges)), -1)
@@ -161,7 +162,7 @@ async def _judge(brokers: Brokers, judges: list[Judge]) -> None:
 
 
 async def _ask(brokers: Brokers, node: int, judges: Sequence[Judge], *, is_late: bool) -> None:
-    """Asks a broker for all that it leads, and for its own copies."""
+    """Reads, at one broker, the partitions that it leads and its own copies of all."""
 
     def questions(broker: Broker) -> Iterator[asyncio.Future[None]]:
         infos = broker.image.topics[TOPIC].partitions

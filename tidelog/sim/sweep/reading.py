@@ -1,4 +1,4 @@
-"""A partition as it is read after its brokers are back: its leader, then a new record, then each replica."""
+"""Reading a partition after its brokers have restarted: its leader, then a new record, then each replica."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BATCH_BYTES_MAX: Final = 1 << 20
 
 
 async def append(broker: Broker, topic: str, number: int, value: bytes) -> int:
-    """Appends a record in a batch of its own with acks=all; returns its offset. Raises as `produce`."""
+    """Appends a record in a batch of its own with acks=all; returns its offset. Raises what `produce` raises."""
     batches = split_batches(
         bytes(encode_batch([Record(broker.face.clock.wall_ms(), None, value)])), batch_bytes_max=BATCH_BYTES_MAX
     )
@@ -49,7 +49,7 @@ class Reader:
 
     @property
     def is_damaged(self) -> bool:
-        """True if the last answer was that a batch is damaged."""
+        """True if the last read was answered `DamagedBatch`."""
         return self.last == DamagedBatch.__name__
 
     async def read(self, handle: ReadHandle) -> None:
@@ -90,7 +90,7 @@ class Reader:
 
 
 class Judge:
-    """Judges a partition. `seconds` is how long it took until every read had a verdict."""
+    """Judges a partition by what its leader and replicas show. `seconds` is the time until every read had a verdict."""
 
     def __init__(
         self,
@@ -101,7 +101,8 @@ class Judge:
         good: Set[int],
         lacked: Mapping[int, Set[int]],
     ) -> None:
-        """`good` are the offsets that must be read, `lacked` those that are not on a replica's disk at all."""
+        """`expected` are the values by offset, `good` the offsets that must be readable, `lacked` by node those that
+        are not on its disk at all."""
         self.case = case
         self.number = number
         self.partition_id = partition_id
@@ -124,8 +125,8 @@ class Judge:
         return [self._leader, *self._replicas.values()]
 
     async def ask_leader(self, topic: str, broker: Broker, *, is_late: bool) -> None:
-        """Reads the records without a verdict at the leader; then has a new record written. If `is_late`, it is written
-        though records are still unread."""
+        """Reads the records without a verdict at the leader; then appends a new record. If `is_late`, it is appended
+        although records are still unread."""
         try:
             handle = broker.partition(topic, self.number)
             await self._leader.read(handle)
@@ -145,7 +146,7 @@ class Judge:
                 reader.expect(self._after, AFTER)
 
     async def ask_replica(self, node: int, broker: Broker) -> None:
-        """Reads the replica of one broker, once the new record is written."""
+        """Reads the replica of one broker, once the new record is appended."""
         reader = self._replicas.get(node)
         if self._after is None or reader is None or not reader.left:
             return

@@ -1,7 +1,7 @@
-"""Rounds: the cases of a series in order, cut into pieces that each have one cluster, or one process, of their own.
+"""Rounds: the cases of a series in order, cut into pieces that each use one cluster, or one process.
 
-A round is a function of its plan, its damage, its number and the partitions of a cluster, so any one can be had again
-by itself, and rounds may be spread over processes.
+A round is a function of its plan, its damage, its number and the partitions of a cluster, so each can be run again
+alone, and rounds may be spread over processes.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ class Series:
     where: Where = Where.BOTH
     patterns: int | None = None
     size: int = 128
-    """The cases of a round."""
+    """Number of cases in a round."""
 
     @property
     def name(self) -> str:
-        """Returns it in words, without its numbers."""
+        """Name of the series for output, without its numbers."""
         return f"{self.plan.protocol} {self.plan.stop} {self.damage} {self.plan.variant}"
 
     def cases(self) -> list[Case]:
-        """Returns them in order."""
+        """Returns the cases of the series in order."""
         plan = self.plan
         rng = stream(plan.seed, f"cases {plan}")
         has_wiped = plan.variant is Variant.DIRECTORY or (
@@ -55,7 +55,7 @@ class Series:
 
 
 class Round(NamedTuple):
-    """Some cases of a series. `seed` decides whatever is drawn for them."""
+    """Some cases of a series. `seed` determines everything that is drawn for them."""
 
     number: int
     cases: list[Case]
@@ -63,7 +63,7 @@ class Round(NamedTuple):
 
 
 class Played(NamedTuple):
-    """The outcome of a round; `errors` are those that nobody foresaw. A round that breaks has no results."""
+    """Outcome of a round; `errors` are unexpected ones. A round that fails itself has no results."""
 
     series: Series
     number: int
@@ -82,7 +82,7 @@ def rounds_of(series: Series) -> list[Round]:
 
 
 def write(plan: Plan, size: int) -> Written:
-    """Writes what all rounds of a plan begin with."""
+    """Writes the logs that all rounds of a plan begin with."""
     with capture_logs():
         if plan.protocol is Protocol.METADATA:
             return loop.run(partial(metadata.write, plan), f"{plan}")
@@ -90,7 +90,7 @@ def write(plan: Plan, size: int) -> Written:
 
 
 def play(written: Written, series: Series, one: Round) -> Played:
-    """Plays a round."""
+    """Runs a round."""
     with capture_logs() as logs, _no_collection():
         try:
             results, broken = _play_cases(written, one), []
@@ -109,7 +109,7 @@ def _play_cases(written: Written, one: Round) -> list[Result]:
 
 
 def _unforeseen(logs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yields what a broker's task died of."""
+    """Yields the unexpected errors that brokers' tasks died of, by their log lines."""
     for entry in logs:
         if isinstance(error := entry.get("exc_info"), Exception) and entry.get("task"):
             yield f"{entry.get('event')}: {entry['task']}: {type(error).__name__}: {error}"
@@ -117,7 +117,7 @@ def _unforeseen(logs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Garbage is collected between rounds: within one, when that happens must not matter to anything."""
+    """Turns garbage collection off during a round, so that its timing cannot affect the run."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -129,9 +129,10 @@ def _no_collection() -> Iterator[None]:
 
 
 def play_all(many: Sequence[Series], jobs: int, only: int | None = None) -> Iterator[Played]:
-    """Plays the rounds of all series, on so many processes; of each the one numbered `only`, if that is given.
+    """Runs the rounds of all series, on `jobs` processes; of each series only the round numbered `only`, if that is
+    given.
 
-    Series of one plan and size that follow each other share what is written.
+    Successive series with the same plan and size share the written logs.
     """
     key, written = None, None
     for series in many:

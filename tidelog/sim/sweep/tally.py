@@ -1,4 +1,4 @@
-"""All results of a sweep, counted by protocol, damage and stop."""
+"""Results of a sweep, counted by protocol, damage and stop."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ FAILED: Final = [verdict for verdict in Verdict if verdict is not Verdict.RECOVE
 
 
 class Tally:
-    """The results, and what is wrong with some."""
+    """Results by series, and the failures."""
 
     def __init__(self) -> None:
         self.failures: list[str] = []
         self._results: dict[Series, list[Result]] = {}
 
     def add(self, played: Played) -> list[str]:
-        """Counts a round; returns a line for each failure."""
+        """Counts a round; returns a line of text for each failure."""
         self._results.setdefault(played.series, []).extend(played.results)
         lines = [*_failures(played)]
         self.failures += lines
         return lines
 
     def summary(self, series: Series) -> str:
-        """Returns a line about a series of which all is played."""
+        """Returns a line about a completed series."""
         results = self._results[series]
         recovered = sum(result.verdict is Verdict.RECOVERED for result in results)
         return f"{series.name}: {recovered:,} of {len(results):,} as they should be"
 
     def figures(self) -> list[dict[str, str | int | float]]:
-        """Returns the rows of the table."""
+        """Returns the rows of the result table, as mappings from column to value."""
         return [_figures(series, results) for series, results in self._results.items()]
 
     def lines(self) -> Iterator[str]:
-        """Yields the table as people read it; without the columns of verdicts that no log got."""
+        """Yields the result table as lines of text; without the columns of verdicts that no log got."""
         figures = self.figures()
         names = [
             name for name in (figures[0] if figures else ()) if name not in FAILED or any(row[name] for row in figures)

@@ -1,11 +1,11 @@
-"""Verdicts on logs, by what is told of them after the replicas are back.
+"""Verdicts on logs, by what brokers show after they are back.
 
-An entry that has a good copy somewhere has to be read as it was written, sooner or later; any other one has to be
+An entry with an intact copy somewhere has to be read as it was written, sooner or later; any other entry has to be
 answered `DamagedBatch`, and never passed over. The log has to take a new record, behind all of these, and every replica
-has to say the same of them.
+has to answer the same.
 
-Nothing can stand in for an entry of the metadata log: if one has no good copy left, no broker may become ready, and
-one of them has to say what to do.
+No other log can replace an entry of the metadata log: if one has no good copy left, no broker may become ready, and one
+of them has to say what to do.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Verdict(StrEnum):
-    """The fate of a log, the worst first."""
+    """Verdict on a log, the worst first."""
 
     WRONG = "wrong"
     LOST = "lost"
@@ -28,13 +28,13 @@ class Verdict(StrEnum):
     STUCK = "stuck"
     UNREPAIRED = "unrepaired"
     UNTOLD = "untold"
-    """The metadata log waits for an entry without any good copy, as it must, and no broker says so."""
+    """The metadata log rightly waits for an entry without any good copy, and no broker reports it."""
     RECOVERED = "recovered"
 
 
 class Result(NamedTuple):
-    """The fate of one case. `lost` entries had no good copy left, and `answered` of these were answered as damaged;
-    `seconds` is how long it took until all was told."""
+    """Result of one case. `lost` entries had no good copy left, and `answered` of these were answered as damaged;
+    `seconds` is the time until all reads had a verdict."""
 
     case: Case
     verdict: Verdict
@@ -47,8 +47,8 @@ class Result(NamedTuple):
 def compare(
     found: Mapping[int, T], offsets: Iterable[int], expected: Mapping[int, T], good: Set[int], after: T
 ) -> Iterator[tuple[Verdict, str]]:
-    """Yields what is wrong with a read that should have shown these offsets, and why. `good` are the offsets of which
-    a good copy was left; `after` is what is written behind all others."""
+    """Yields what is wrong with a read that should have shown these offsets, and why. `good` are the offsets of which a
+    good copy was left; `after` is the value written behind all others."""
     for offset in offsets:
         value, wanted = found.get(offset), expected.get(offset)
         gone = Verdict.LOST if offset in good else Verdict.SILENT
@@ -61,7 +61,7 @@ def compare(
 
 
 def worst(problems: Iterable[tuple[str, Verdict, str]]) -> tuple[Verdict, str]:
-    """Returns the worst of what was seen, and where and why that is said."""
+    """Returns the worst verdict and its text; `problems` are (place, verdict, text)."""
     told = {verdict: f"{where}: {text}" for where, verdict, text in problems}
     verdict = next((one for one in Verdict if one in told), Verdict.RECOVERED)
     return verdict, told.get(verdict, "")
