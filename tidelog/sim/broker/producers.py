@@ -28,7 +28,7 @@ from tidelog.sim.kit.machine import ConnectionLost, Service, Unreachable
 BATCH_BYTES_MAX = 1 << 20
 RETRY_S = 0.05
 RESPONSE_LOST = 0.01
-"""Chance that an answer never arrives."""
+"""Chance that the answer to a produce request is lost."""
 GAP_RETRIES_MAX = 3
 FINGERPRINT = 77
 

@@ -48,7 +48,7 @@ Work = Callable[[Broker], Coroutine[Any, Any, object]]
 
 @dataclass(slots=True, eq=False)
 class Command:
-    """A command of an administrator, and its outcome."""
+    """Command that an administrator gave, and its outcome."""
 
     key: str
     """Key that identifies the command in the metadata log (`create topic7`). Commands that ask for the same change,

@@ -32,7 +32,8 @@ LAST_SHARE = 0.3
 
 
 class JournalEnd(NamedTuple):
-    """Position where a value of a journal begins, in its segment file and in that segment's catalog."""
+    """Position where a value of a journal begins, in its segment file and in that segment's catalog (the index of
+    entries)."""
 
     partition_id: PartitionId
     path: str
@@ -128,8 +129,9 @@ class ApartStrikes:
         return bool(copies) and is_remembered and self._copies.may_go(partition_id, copies)
 
     def _end(self, node: int, partition_id: PartitionId) -> JournalEnd | None:
-        """Returns the last value of the journal's last segment whose batch has a durable catalog row in the log, saying
-        that the journal held the value. Returns None if there is none: a power cut may have taken such rows."""
+        """Returns the last value of the journal's last segment whose batch has a durable catalog row (index entry) in
+        the log, which shows that the journal held the value. Returns None if there is none: a power cut may have taken
+        such rows."""
         medium, directory, codec = self._copies.medium(node), log_directory(partition_id), RowCodec(partition_id)
         log, journal = durable_files(medium, directory), durable_files(medium, f"{directory}/{JOURNAL}")
         rows = [row for path in log if path.endswith(".catalog") for row in codec.bodies(log[path]) if row is not None]

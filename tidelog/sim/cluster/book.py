@@ -39,7 +39,8 @@ class Book:
     batches: list[Held] = field(default_factory=list)
     torn: set[Held] = field(default_factory=set)
     """Committed batches of which the leader's copy was torn by a power cut, when no other ISR member had a copy. Only
-    the catalog row is left, which keeps the offset; an intact copy may still come from another replica."""
+    the catalog row (index entry) is left, which keeps the offset; an intact copy may still come from another replica.
+    """
     given_up: LostRanges = field(default_factory=LostRanges)
     """Offsets whose loss an operator has accepted: readers are shown nothing there, and replicas need not agree
     there."""

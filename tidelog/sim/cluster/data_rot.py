@@ -213,7 +213,8 @@ def _readable(file: FileNode) -> bytes:
 
 
 def known_durable(partition_id: PartitionId, files: Mapping[str, bytes]) -> set[int]:
-    """Returns the base offsets of the batches that the catalog records as durable when something later was written."""
+    """Returns the base offsets of the batches that the segments' catalogs (indexes) record as durable, by a row written
+    later."""
     codec = RowCodec(partition_id)
     catalogs = [content for path, content in files.items() if path.endswith(".catalog")]
     rows = [row for content in catalogs for row in codec.bodies(content) if row is not None]

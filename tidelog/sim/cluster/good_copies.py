@@ -39,8 +39,8 @@ class Copy(NamedTuple):
 
 
 def _connected(files: Mapping[str, bytes]) -> list[str]:
-    """Returns the segments before the first one of which a power cut has left only one of its two files: the log ends
-    there when it is opened."""
+    """Returns the segments before the first one of which a power cut has left only one of its two files, log and
+    catalog: the log ends there when it is opened."""
     whole = takewhile(lambda names: len(names) == FILES_PER_SEGMENT, _by_segment(files))
     return [max(names) for names in whole]
 

@@ -91,7 +91,7 @@ class Mishap(msgspec.Struct, frozen=True, tag=True):
     at_s: float
     kind: str
     group: int
-    """Indices of the group and of its member, modulo their number."""
+    """Index of the group, modulo the number of groups; `member` is the index of its member, modulo theirs."""
     member: int
     lasts_s: float
     amount: float

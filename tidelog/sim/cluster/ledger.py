@@ -51,13 +51,13 @@ class Ledger(Holders, Rule):
     def __init__(self) -> None:
         super().__init__()
         self.lost: Callable[[], None] = lambda: None
-        """Called when excused records are lost."""
+        """Function that is called when records are lost and their loss is excused."""
         self.gives_up: Callable[[TopicPartition, Iterable[int]], None] = lambda where, offsets: None
-        """Called when the loss of offsets is accepted."""
+        """Function that is called when the loss of offsets is accepted."""
         self.passes: Callable[[TopicPartition, Iterable[int]], None] = lambda where, offsets: None
-        """Called when a log goes on behind offsets whose batches nobody can read."""
+        """Function that is called when a log continues behind offsets whose batches no replica can read."""
         self.process_of: Callable[[int], str] = lambda node: ""
-        """The incarnation of the process that runs on a node now."""
+        """Function that returns the incarnation of the process that runs on a node now."""
         self._moves: list[Move] = []
         """Changes of partitions by the metadata entry that is being applied, record by record."""
         self._lost: dict[int, bool] = {}
@@ -216,8 +216,8 @@ class Ledger(Holders, Rule):
 
     def _is_misdated(self, book: Book, shadow: Shadow, batch: Held) -> bool:
         """Returns True if a damaged disk has a committed batch under another leader epoch: no checksum covers the
-        epoch, and a power cut has taken the catalog row that records it. Such a batch is compared before readers see it
-        (`serves`)."""
+        epoch, and a power cut has taken the catalog row (index entry) that records it. Such a batch is compared before
+        readers see it (`serves`)."""
         index = book.index(batch.base)
         is_misdated = (
             shadow.is_rotten
@@ -291,7 +291,7 @@ class Ledger(Holders, Rule):
         self.commits(partition_id, node, said)
 
     def _reset(self, book: Book, shadow: Shadow) -> None:
-        """Shortens the book to what this new leader's replica has, after a loss that is excused."""
+        """Shortens the committed batches to what this new leader's replica has, after a loss that is excused."""
         book.reset_epoch = None
         kept = 0
         while kept < len(book.batches) and self._has(book, shadow, book.batches[kept]):
@@ -310,7 +310,7 @@ class Ledger(Holders, Rule):
 
     def commits(self, partition_id: PartitionId, node: int, said: Committed) -> None:
         """Checks a leader's high watermark: enough replicas are in sync, and everything below it is the same as
-        elsewhere; adds the new batches to the book."""
+        elsewhere. Notes the new batches as committed."""
         book = self.books.get(partition_id)
         if book is None or book.is_gone or (book.unclean_epoch is not None and said.epoch < book.unclean_epoch):
             return
@@ -345,9 +345,9 @@ class Ledger(Holders, Rule):
     def _disagrees(self, book: Book, shadow: Shadow, high_watermark: int) -> Held | None:
         """Returns the first committed batch below a leader's high watermark in whose place its log has anything else.
 
-        A damaged disk may hold more than its shadow remembers, as damaged batches. If the log says no more than that a
-        batch is damaged, it contradicts no other replica; but nor does it agree, and is compared again until it is
-        repaired.
+        A damaged disk may hold more than the simulator's record of it (`Shadow`), as damaged batches. If the log says
+        no more than that a batch is damaged, it contradicts no other replica; but nor does it agree, and is compared
+        again until it is repaired.
         """
         is_agreed = True
         for batch in islice(book.batches, shadow.agreed, None):
@@ -363,15 +363,15 @@ class Ledger(Holders, Rule):
 
     @staticmethod
     def _torn(book: Book, shadow: Shadow) -> list[Held]:
-        """Returns the batches of which this log has an intact catalog row and nothing else, as they were once
-        appended."""
+        """Returns the batches of which this log has an intact catalog row (index entry) and nothing else, as they were
+        once appended."""
         rows = ((epoch, base) for base, epoch in shadow.damaged if epoch is not None and base not in shadow.batches)
         return [book.seen_at[row][0] for row in rows if row in book.seen_at]
 
     @staticmethod
     def _has(book: Book, shadow: Shadow, batch: Held) -> bool:
         """Returns True if the replica has the batch, or need not: it was deleted or given up. Of a torn batch the
-        catalog row is enough."""
+        catalog row (index entry) is enough."""
         if batch.end <= shadow.start or shadow.batches.get(batch.base) == batch or book.is_given_up(batch):
             return True
         return batch in book.torn and (batch.base, batch.epoch) in shadow.damaged

@@ -131,7 +131,7 @@ class RoleStrikes:
         return node if node in self._world.keepers else None
 
     def _partitions(self) -> list[PartitionInfo]:
-        """Returns the partitions with a leader, of topics with data and of the groups' topic."""
+        """Returns the partitions with a leader, of topics with data and of the offsets topic."""
         topics = [
             topic
             for topic in self._world.truth.image.topics.values()

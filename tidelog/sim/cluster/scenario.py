@@ -20,9 +20,9 @@ class Swarm(msgspec.Struct, frozen=True):
     """Parameters of one run. Times are seconds of virtual time; chances are 0 to 1."""
 
     voters: int
-    """Brokers that found the cluster; their node ids are 1 and up."""
+    """Number of brokers that bootstrap the cluster; their node ids start at 1."""
     learners: int
-    """Brokers that join it; their node ids follow."""
+    """Number of brokers that join the cluster later; their node ids follow."""
     chaos_s: float
     """Seconds for which faults and orders go on after the start."""
     delay_min_s: float
@@ -48,7 +48,7 @@ class Swarm(msgspec.Struct, frozen=True):
     traffic: Traffic = Traffic()
     """Topics with data, and their clients."""
     groups: GroupTraffic = GroupTraffic()
-    """Consumer groups that read them."""
+    """Consumer groups that read the topics with data."""
 
     @property
     def nodes(self) -> range:
@@ -97,8 +97,8 @@ class Scenario(msgspec.Struct, frozen=True):
     steps: tuple[Step, ...]
     """The steps, ordered by time."""
     ending: str = "healed"
-    """How the run ends: `healed` (all come back, then a minority is lost for good) or `core` (only a majority of the
-    voters comes back)."""
+    """End of the run: `healed` (all brokers come back, then a minority is lost for good) or `core` (only a majority of
+    the voters comes back)."""
 
 
 def encode_scenario(scenario: Scenario) -> str:

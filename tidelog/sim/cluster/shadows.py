@@ -66,14 +66,16 @@ class Shadow:
 
     @property
     def damaged(self) -> set[tuple[int, int | None]]:
-        """Base offset and leader epoch of each batch that is damaged here while its catalog row is intact."""
+        """Base offset and leader epoch of each batch that is damaged here while its catalog row (index entry) is
+        intact."""
         if self.log is None:
             return self._damaged
         return {(damage.start, damage.epoch) for damage in self.log.damage.ranges() if damage.epoch is not None}
 
     def has_lost(self, batch: Held) -> bool:
         """Returns True if the disk was damaged, and the open log says of this batch's offsets only that they are
-        damaged, with a catalog row for the batch or without one. The log has nothing else at these offsets."""
+        damaged, with a catalog row (index entry) for the batch or without one. The log has nothing else at these
+        offsets."""
         if self.log is None or not self.is_rotten:
             return False
         is_damaged = any(

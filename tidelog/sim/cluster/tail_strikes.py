@@ -2,7 +2,8 @@
 
 All brokers die just after an acknowledgement, and the last batch that a disk has of a partition has a bit flipped, or
 is zeroed: in a log, in the journal of a Paxos replica, in both, or the last entry of the metadata log. The catalog row
-that names the batch stays intact, so this is no torn end. An intact copy is left on another disk: nothing may be lost.
+(index entry) of the batch stays intact, so this is no torn end. An intact copy is left on another disk: nothing may be
+lost.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The plan of one run, drawn from its seed. Seconds are of virtual time."""
+"""Plan of one run of the classic groups' simulator, drawn from its seed. Seconds are of virtual time."""
 
 from __future__ import annotations
 

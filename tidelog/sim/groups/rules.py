@@ -81,7 +81,7 @@ class Rules:
                 self.violate("owners", f"{partition} is owned by {identity} and {known} in generation {generation}")
 
     def attempt(self, partition: int, value: int) -> Attempt:
-        """Notes that a commit reaches a broker."""
+        """Notes that a commit reaches a broker; returns the record of it, for its outcome."""
         attempt = Attempt(value, self.event())
         self._attempts.setdefault(partition, []).append(attempt)
         return attempt

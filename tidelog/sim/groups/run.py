@@ -38,7 +38,7 @@ SOMETIMES = (
 
 
 class Broken(AssertionError):
-    """A rule is broken."""
+    """Error of a run in which a rule was broken."""
 
 
 class Run:

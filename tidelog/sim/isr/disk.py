@@ -31,8 +31,8 @@ class Disk:
         self.clean_epoch = -1
         """Broker epoch in the mark of a clean stop; -1 without it."""
         self.faulty: dict[int, None] = {}
-        """Offsets of batches that have rotted; their offsets and epochs stay known, as the catalog is kept apart from
-        the data."""
+        """Offsets of batches that have rotted; their offsets and epochs stay known from the catalog, an index apart
+        from the data."""
         self.torn: set[int] = set()
         """Faulty offsets whose batches a power cut took before they were durable, so that this copy was never
         acknowledged."""
@@ -102,7 +102,7 @@ class Disk:
 
     def lose_power(self, dice: Dice, torn: float = 0.3) -> None:
         """Drops a tail of the unsynced entries, which opening the log would truncate. Of the other unsynced entries the
-        catalog rows stay, and a share `torn` loses the batch, which looks like rot."""
+        catalog rows (index entries) stay, and a share `torn` loses the batch, which looks like rot."""
         del self.log[dice.between(self.kept, len(self.log)) :]
         for offset in range(self.kept, len(self.log)):
             if dice.chance(torn):

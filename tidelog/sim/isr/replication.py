@@ -49,7 +49,7 @@ class Replication(World):
             self.react(process, core.step(isr.FetchDue(self._correlations)))
 
     def react(self, process: Process, effects: Sequence[isr.FollowerEffect]) -> None:
-        """Carries out a follower's effects."""
+        """Carries out the effects that a follower's core returned."""
         core, disk = process.following, process.disk
         assert core is not None
         for effect in effects:

@@ -173,7 +173,7 @@ class World(Membership, ABC):
     # -- leading -----------------------------------------------------------------------------------------------------
 
     def execute(self, process: Process, effects: Sequence[isr.LeaderEffect]) -> None:
-        """Carries out a leader's effects."""
+        """Carries out the effects that a leader's core returned."""
         core = process.leading
         assert core is not None
         for effect in effects:
@@ -288,4 +288,4 @@ class World(Membership, ABC):
 
     @abstractmethod
     def react(self, process: Process, effects: Sequence[isr.FollowerEffect]) -> None:
-        """Carries out the effects of a follower."""
+        """Carries out the effects that a follower's core returned."""

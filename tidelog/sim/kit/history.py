@@ -189,7 +189,7 @@ class History:
         self.recorder.tell("unread", [Unread(str(partition), [*offsets])])
 
     def ask_start(self, partition: TopicPartition, offset: int) -> None:
-        """Notes that a client asks for the records before an offset to be deleted."""
+        """Notes that a client asks to delete the records before an offset."""
         self.recorder.tell("prefix", [Prefix(str(partition), offset, 0)])
 
     # -- the end -----------------------------------------------------------------------------------------------------

@@ -146,7 +146,7 @@ class Machine:
 
     @property
     def is_up(self) -> bool:
-        """True if the broker answers."""
+        """True if the broker is ready to answer."""
         broker = self.broker
         return broker is not None and broker.is_ready
 

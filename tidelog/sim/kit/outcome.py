@@ -23,7 +23,7 @@ S = TypeVar("S", bound=Scenario)
 
 @dataclass(frozen=True)  # without slots, so that it can be made by its alias for one kind of scenario
 class ScenarioOutcome(Generic[S]):
-    """The outcome of a scenario of pure cores."""
+    """Outcome of a run that simulates the pure cores alone."""
 
     scenario: S
     amount: int

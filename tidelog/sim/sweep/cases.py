@@ -63,7 +63,7 @@ class Variant(StrEnum):
     DISK = "disk"
     """The disk of one broker is replaced by an empty one."""
     FIVE = "five"
-    """There are five replicas."""
+    """Five replicas instead of three."""
 
     @property
     def replicas(self) -> int:

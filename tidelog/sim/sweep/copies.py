@@ -34,11 +34,11 @@ class Copy(NamedTuple):
     size: int
     is_in_journal: bool = False
     has_row: bool = True
-    """True if the catalog has the row that names the batch; a power cut may leave the batch without it."""
+    """True if the catalog (index) has the row that names the batch; a power cut may leave the batch without it."""
 
 
 def with_rows(copies: Iterable[Copy], content: Content, codec: RowCodec) -> Iterator[Copy]:
-    """Yields the copies with `has_row` set by the catalogs beside their files."""
+    """Yields the copies with `has_row` set by the catalogs (indexes) beside their files."""
     for copy in copies:
         rows = codec.bodies(content.get(f"{copy.path.removesuffix('.log')}.catalog", b""))
         positions = [row.file_position for row in rows if row is not None]
@@ -46,7 +46,8 @@ def with_rows(copies: Iterable[Copy], content: Content, codec: RowCodec) -> Iter
 
 
 def spare(copies: Iterable[Copy]) -> list[Copy]:
-    """Returns the copies; journal entries without a catalog row become strangers, which no pattern damages."""
+    """Returns the copies; journal entries without a catalog row (index entry) become strangers, which no pattern
+    damages."""
     return [copy._replace(entry=STRANGER) if copy.is_in_journal and not copy.has_row else copy for copy in copies]
 
 

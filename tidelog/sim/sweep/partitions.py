@@ -127,8 +127,8 @@ def _strike(
     written: Written, number: int, case: Case, media: Mapping[int, Medium], wiped: int, rng: random.Random
 ) -> Judge:
     """Damages a partition as its case says, and returns its judge. If a Paxos vote is lost as well, journal entries
-    without a catalog row are spared: damaged, they would leave no trace, so no replica could tell whether a quorum had
-    accepted what another one lost."""
+    without a catalog row (index entry) are spared: damaged, they would leave no trace, so no replica could tell whether
+    a quorum had accepted what another one lost."""
     partition_id = PartitionId(written.topic_id, number)
     copies = written.copies[number]
     is_spared = written.plan.protocol is Protocol.PAXOS and (case.wiped or wiped)

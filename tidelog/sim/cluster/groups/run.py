@@ -31,8 +31,7 @@ from tidelog.sim.kit.seeds import stream
 STABLE_S_MAX = 10.0
 """The seconds that a group may take to settle on a healthy cluster, once the sessions of dead members are over."""
 DRAIN_S_MAX = 120.0
-"""The seconds that members may take to be handed out and commit all records: a few at a time, where segments are small
-and answers slow."""
+"""Seconds that members may take to receive and commit all records, a few at a time."""
 LOOK_S = 0.1
 ASK_S = 1.0
 FIND_TRIES_MAX = 50
@@ -41,7 +40,7 @@ PARTITIONS_MAX = 6
 
 
 class Group:
-    """A consumer group of the run: its plan, its rules and its members' slots."""
+    """A consumer group of the run: its plan, its rules, and the places of its members (`Slot`)."""
 
     def __init__(self, plan: GroupPlan, rules: GroupRules, slots: list[Slot]) -> None:
         self.name = plan.name
@@ -102,7 +101,7 @@ class Groups:
                 self._joining.append(asyncio.ensure_future(_join(slot)))
 
     async def befall(self, mishap: Mishap, administrators: Administrators) -> None:
-        """Carries out a disturbance on a member or on a topic."""
+        """Disturbs a member (crash, pause, leave, ...) or adds a partition to a topic, as the mishap says."""
         group = self._groups[mishap.group % len(self._groups)]
         if mishap.kind == "grow":
             has_happened = await self._grow(mishap, administrators)
@@ -112,7 +111,7 @@ class Groups:
         self._truth.saw(f"mishap: {mishap.kind}", has_happened)
 
     async def _grow(self, mishap: Mishap, administrators: Administrators) -> bool:
-        """Adds a partition to a topic. No producer writes to it; it is assigned like any other."""
+        """Adds a partition to a topic. No producer writes to it; members get it assigned like any other."""
         topics, nodes = self._world.swarm.traffic.topics, self._world.swarm.nodes
         name = topics[int(mishap.amount * len(topics))].name
         via = nodes[int(mishap.amount * 1_000) % len(nodes)]
