@@ -28,7 +28,7 @@ class Family(StrEnum):
     OLD = "old"
     """A data directory is an old copy of itself."""
     METADATA = "metadata"
-    """A broker's metadata directory is gone, or its metainfo is unusable."""
+    """A broker's metadata directory is gone, or its metainfo (the file with the log's identity) is unusable."""
     APART = "apart"
     """A batch is damaged in all logs and intact in the journals, or the other way round; or one journal loses
     its end."""

@@ -91,7 +91,8 @@ def _remove(medium: Medium) -> None:
 
 
 def _spoil(medium: Medium, *, is_zeroed: bool) -> None:
-    """Removes both copies of metainfo, or overwrites them with zeros."""
+    """Removes both copies of the metadata log's metainfo (the file with a log's identity), or overwrites them with
+    zeros."""
     for path, file in medium.walk().items():
         if path.startswith(METADATA) and "metainfo" in path:
             if is_zeroed:

@@ -1,8 +1,8 @@
 """Faults of reads: sectors of one broker's disk give EIO until they are written again.
 
-Sectors of a log are hit only if their batches are intact elsewhere; sectors of a catalog, metainfo or snapshot, without
-which a replica may have to be taken for lost, only if the disk could do without that replica. Of metainfo there are two
-copies: one of them may be hit at any time.
+Sectors of a log are hit only if their batches are intact elsewhere; sectors of a catalog (index), metainfo (the file
+with a log's identity) or snapshot, without which a replica may have to be taken for lost, only if the disk could do
+without that replica. Of metainfo there are two copies: one of them may be hit at any time.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ class ReadStrikes:
             self._hit_one(node, [one for one in self._files_of_partitions(node) if CATALOG in one[1]], rng)
 
     async def _metainfo(self, strike: Strike, rng: random.Random) -> None:
-        """Makes one metainfo copy of a partition or of the metadata log unreadable, or both copies of a partition's."""
+        """Makes one metainfo copy of a partition or of the metadata log unreadable, or both copies of a partition's.
+        (Metainfo is the file with a log's identity.)"""
         node = self._data_rot.holder(strike, rng)
         async with blackout(self._world, strike, rng, (node,)):
             files = self._copies.medium(node).walk()
