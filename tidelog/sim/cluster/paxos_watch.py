@@ -6,8 +6,8 @@ promises, accepts, sends and applies, in the order in which it happens.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, ParamSpec
 
@@ -40,7 +40,7 @@ from tidelog.replication.paxos.voters import VoterSet, decode_voters
 from tidelog.sim.cluster.ledger import Ledger
 from tidelog.sim.cluster.paxos_log import Actor, PaxosLog
 from tidelog.sim.cluster.world import World
-from tidelog.sim.kit.patching import patched
+from tidelog.sim.kit.patching import after, before, hooked
 from tidelog.sim.paxos.truth import Violation
 
 P = ParamSpec("P")
@@ -75,59 +75,43 @@ class PaxosWatch:
         self._ledger = ledger
         self._seen: dict[PaxosNode, Seen] = {}
 
-    @contextmanager
-    def open(self) -> Iterator[None]:
+    def open(self) -> AbstractContextManager[None]:
         """Installs the hooks while the context is open."""
-        with ExitStack() as stack:
-            for owner, name, replacement in (
-                (PaxosReplica, "__init__", self._opened),
-                (PaxosNode, "step", self._step),
-                (PaxosPartition, "begin", self._serves),
-                (Copier, "_start_over", self._starts_over),
-            ):
-                stack.enter_context(patched(owner, name, replacement(getattr(owner, name))))
-            yield
+        return hooked(
+            (PaxosReplica, "__init__", after(self._opened)),
+            (PaxosNode, "step", self._step),
+            (PaxosPartition, "begin", after(self._serves)),
+            (Copier, "_start_over", before(self._starts_over)),
+        )
 
     # -- replicas ----------------------------------------------------------------------------------------------------
 
-    def _opened(self, original: Any) -> Any:
-        def init(replica: PaxosReplica, *args: Any, **kwargs: Any) -> None:
-            original(replica, *args, **kwargs)
-            log = self._ledger.majorities.logs.get(replica.partition_id)
-            if log is None:
-                return
-            seen = Seen(replica, log, self._world.machine(replica.node_id).lives)
-            self._seen[replica.engine.node] = seen
-            for engine_id in replica.engine.former_ids:
-                log.renamed(engine_id, seen.actor.engine_id)
-            core = seen.core
-            records: list[Record] = [core.metadata, *core.slots.values()]
-            for record in records:
-                self._judge(log.found, seen.actor, record)
-            self._truth.saw("journal begins behind a floor", core.begin > 0)
+    def _opened(self, replica: PaxosReplica, *_: Any, **__: Any) -> None:
+        log = self._ledger.majorities.logs.get(replica.partition_id)
+        if log is None:
+            return
+        seen = Seen(replica, log, self._world.machine(replica.node_id).lives)
+        self._seen[replica.engine.node] = seen
+        for engine_id in replica.engine.former_ids:
+            log.renamed(engine_id, seen.actor.engine_id)
+        core = seen.core
+        records: list[Record] = [core.metadata, *core.slots.values()]
+        for record in records:
+            self._judge(log.found, seen.actor, record)
+        self._truth.saw("journal begins behind a floor", core.begin > 0)
 
-        return init
+    def _serves(self, partition: PaxosPartition) -> None:
+        book = self._ledger.books.get(partition.partition_id)
+        seen = next((one for one in self._seen.values() if one.replica.leader is partition), None)
+        if seen is not None and book is not None and self._is_running(seen):
+            coordinator = seen.replica.engine.node.coordinator
+            number = 0 if coordinator is None else coordinator.number
+            self._judge(seen.log.may_serve, number, partition.log.log_end_offset, book.end)
+            self._ledger.serves(seen.replica.node_id, partition.partition_id)
+            self._truth.saw("majority serves")
 
-    def _serves(self, original: Any) -> Any:
-        def begin(partition: PaxosPartition) -> None:
-            original(partition)
-            book = self._ledger.books.get(partition.partition_id)
-            seen = next((one for one in self._seen.values() if one.replica.leader is partition), None)
-            if seen is not None and book is not None and self._is_running(seen):
-                coordinator = seen.replica.engine.node.coordinator
-                number = 0 if coordinator is None else coordinator.number
-                self._judge(seen.log.may_serve, number, partition.log.log_end_offset, book.end)
-                self._ledger.serves(seen.replica.node_id, partition.partition_id)
-                self._truth.saw("majority serves")
-
-        return begin
-
-    def _starts_over(self, original: Any) -> Any:
-        async def start_over(copier: Copier, offset: int, producers: Any) -> None:
-            self._truth.saw("replica of a majority starts over")
-            await original(copier, offset, producers)
-
-        return start_over
+    def _starts_over(self, *_: Any) -> None:
+        self._truth.saw("replica of a majority starts over")
 
     # -- the engine --------------------------------------------------------------------------------------------------
 

@@ -7,8 +7,7 @@ only counted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 from tidelog.broker.peer_service import PeerService
@@ -16,7 +15,7 @@ from tidelog.model.errors import BrokerNotRegistered, TidelogError
 from tidelog.sim.cluster.forged_strikes import KINDS
 from tidelog.sim.cluster.scenario import Scenario
 from tidelog.sim.cluster.truth import Truth
-from tidelog.sim.kit.patching import patched
+from tidelog.sim.kit.patching import before, hooked
 from tidelog.transport.peer import Hello
 from tidelog.transport.peer.common import Common
 from tidelog.transport.peer.frames import BadFrame, MessageCodec
@@ -29,32 +28,29 @@ class RefusalWatch:
         self._truth = truth
         self._is_forged = any(step.kind in KINDS for step in scenario.steps)
 
-    @contextmanager
-    def open(self) -> Iterator[None]:
+    def open(self) -> AbstractContextManager[None]:
         """Installs the hooks while the context is open."""
-        refuse, decode, doubt = PeerService._refused, MessageCodec.message, Common.doubt
+        return hooked(
+            (PeerService, "_refused", before(self._refused)),
+            (MessageCodec, "message", self._message),
+            (Common, "doubt", before(self._doubted)),
+        )
 
-        def refused(service: PeerService, caller: Hello, message: Any, error: TidelogError) -> None:
-            self._note(f"{type(error).__name__}", f"{type(message).__name__} of node {caller.node_id}: {error}")
-            refuse(service, caller, message, error)
+    def _refused(self, service: PeerService, caller: Hello, message: Any, error: TidelogError) -> None:
+        self._note(f"{type(error).__name__}", f"{type(message).__name__} of node {caller.node_id}: {error}")
 
+    def _message(self, original: Any) -> Any:
         def message(codec: MessageCodec, header: memoryview) -> Any:
             try:
-                return decode(codec, header)
+                return original(codec, header)
             except BadFrame as error:
                 self._note("unreadable", str(error))
                 raise
 
-        def disbelieved(common: Common, remote: str, reason: str, why: str) -> None:
-            self._note(f"answer: {reason}", f"{remote} answered: {why}")
-            doubt(common, remote, reason, why)
+        return message
 
-        with (
-            patched(PeerService, "_refused", refused),
-            patched(MessageCodec, "message", message),
-            patched(Common, "doubt", disbelieved),
-        ):
-            yield
+    def _doubted(self, common: Common, remote: str, reason: str, why: str) -> None:
+        self._note(f"answer: {reason}", f"{remote} answered: {why}")
 
     def _note(self, why: str, what: str) -> None:
         self._truth.saw(f"refused: {why}")

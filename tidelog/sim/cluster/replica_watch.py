@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 from tidelog.broker.isr.follower import Follower
@@ -17,7 +16,7 @@ from tidelog.sim.cluster.shadows import Shadow, held
 from tidelog.sim.cluster.world import World
 from tidelog.sim.kit.disk import SimDisk
 from tidelog.sim.kit.machine import Machine
-from tidelog.sim.kit.patching import patched
+from tidelog.sim.kit.patching import after, before, hooked
 from tidelog.sim.kit.process import OWNER
 from tidelog.storage.appender import Appender
 from tidelog.storage.log_opener import LogOpener
@@ -38,28 +37,24 @@ class ReplicaWatch:
         ledger.process_of = self._process_of
         ledger.is_running = lambda node: world.machine(node).is_running
 
-    @contextmanager
-    def open(self) -> Iterator[None]:
+    def open(self) -> AbstractContextManager[None]:
         """Installs the hooks while the context is open."""
-        with ExitStack() as stack:
-            for owner, name, replacement in (
-                (LogOpener, "open_log", self._open_log),
-                (Appender, "append", self._append),
-                (Appender, "append_lost", self._append_lost),
-                (Truncator, "truncate_to", self._truncate("truncate_to")),
-                (Truncator, "start_over", self._truncate("start_over")),
-                (Partition, "__init__", self._lead),
-                (Partition, "_execute", self._commit),
-                (Partition, "request_deletion", self._request_deletion),
-                (Follower, "_execute", self._follow),
-                (Mender, "repair", self._repair),
-                (Repairer, "put_back", self._put_back),
-                (Machine, "_end", self._end),
-                (Machine, "stop", self._stop),
-                (Machine, "replace_disk", self._replace_disk),
-            ):
-                stack.enter_context(patched(owner, name, replacement(getattr(owner, name))))
-            yield
+        return hooked(
+            (LogOpener, "open_log", self._open_log),
+            (Appender, "append", after(self._appended)),
+            (Appender, "append_lost", after(self._appended_lost)),
+            (Truncator, "truncate_to", after(self._truncated)),
+            (Truncator, "start_over", after(self._started_over)),
+            (Partition, "__init__", after(self._leads)),
+            (Partition, "_execute", before(self._commits)),
+            (Partition, "request_deletion", before(self._deletes)),
+            (Follower, "_execute", after(self._followed)),
+            (Mender, "repair", self._repair),
+            (Repairer, "put_back", self._put_back),
+            (Machine, "_end", before(self._ends)),
+            (Machine, "stop", self._stop),
+            (Machine, "replace_disk", after(self._replaced_disk)),
+        )
 
     def _process_of(self, node: int) -> str:
         broker = self._world.machine(node).broker
@@ -79,77 +74,43 @@ class ReplicaWatch:
 
         return open_log
 
-    def _append(self, original: Any) -> Any:
-        def append(appender: Appender, batches: Any, *args: Any, **kwargs: Any) -> Any:
-            outcome = original(appender, batches, *args, **kwargs)
-            if (shadow := self._shadows.get(appender._state)) is not None:
-                self._ledger.appends(shadow, [held(batch) for batch in batches])
-            return outcome
+    def _appended(self, appender: Appender, batches: Any, *_: Any, **__: Any) -> None:
+        if (shadow := self._shadows.get(appender._state)) is not None:
+            self._ledger.appends(shadow, [held(batch) for batch in batches])
 
-        return append
+    def _appended_lost(self, appender: Appender, start: int, end: int, *_: Any, **__: Any) -> None:
+        if (shadow := self._shadows.get(appender._state)) is not None:
+            self._ledger.goes_on(shadow.partition_id, range(start, end))
 
-    def _append_lost(self, original: Any) -> Any:
-        def append_lost(appender: Appender, start: int, end: int, *args: Any, **kwargs: Any) -> None:
-            original(appender, start, end, *args, **kwargs)
-            if (shadow := self._shadows.get(appender._state)) is not None:
-                self._ledger.goes_on(shadow.partition_id, range(start, end))
+    def _truncated(self, truncator: Truncator, *_: Any, **__: Any) -> None:
+        if (shadow := self._shadows.get(truncator._state)) is not None:
+            self._ledger.truncates(shadow, shadow.truncated())
 
-        return append_lost
-
-    def _truncate(self, name: str) -> Any:
-        def wrap(original: Any) -> Any:
-            def truncate(truncator: Truncator, *args: Any, **kwargs: Any) -> Any:
-                outcome = original(truncator, *args, **kwargs)
-                if (shadow := self._shadows.get(truncator._state)) is not None:
-                    dropped = [*shadow.batches.values()] if name == "start_over" else []
-                    if name == "start_over":
-                        shadow.batches, shadow.agreed = {}, 0
-                        self._world.truth.saw("follower starts over")
-                    self._ledger.truncates(shadow, dropped or shadow.truncated())
-                return outcome
-
-            return truncate
-
-        return wrap
+    def _started_over(self, truncator: Truncator, *_: Any, **__: Any) -> None:
+        if (shadow := self._shadows.get(truncator._state)) is not None:
+            dropped = [*shadow.batches.values()]
+            shadow.batches, shadow.agreed = {}, 0
+            self._world.truth.saw("follower starts over")
+            self._ledger.truncates(shadow, dropped)
 
     # -- roles -------------------------------------------------------------------------------------------------------
 
-    def _lead(self, original: Any) -> Any:
-        def init(partition: Partition, *args: Any, **kwargs: Any) -> None:
-            original(partition, *args, **kwargs)
-            node = int(partition._node_id)
-            life = self._world.machine(node).lives
-            protocol = partition._protocol
-            said = Committed(partition.leader_epoch, protocol.high_watermark, len(protocol.in_sync))
-            self._ledger.leads(_id(partition), node, life, said)
+    def _leads(self, partition: Partition, *_: Any, **__: Any) -> None:
+        node = int(partition._node_id)
+        self._ledger.leads(_id(partition), node, self._world.machine(node).lives, _said(partition))
 
-        return init
+    def _commits(self, partition: Partition, effects: Any) -> None:
+        node = int(partition._node_id)
+        if self._ledger.is_running(node):  # a paused process that dies still turns over what was ready in it
+            self._ledger.commits(_id(partition), node, _said(partition))
 
-    def _commit(self, original: Any) -> Any:
-        def execute(partition: Partition, effects: Any) -> None:
-            node, protocol = int(partition._node_id), partition._protocol
-            if self._ledger.is_running(node):  # a paused process that dies still turns over what was ready in it
-                said = Committed(partition.leader_epoch, protocol.high_watermark, len(protocol.in_sync))
-                self._ledger.commits(_id(partition), node, said)
-            original(partition, effects)
+    def _deletes(self, partition: Partition, offset: int) -> None:
+        self._ledger.deletes(_id(partition), offset)
 
-        return execute
-
-    def _request_deletion(self, original: Any) -> Any:
-        def request_deletion(partition: Partition, offset: int) -> None:
-            self._ledger.deletes(_id(partition), offset)
-            original(partition, offset)
-
-        return request_deletion
-
-    def _follow(self, original: Any) -> Any:
-        def execute(follower: Follower, effects: Any) -> None:
-            original(follower, effects)
-            shadow = self._shadows.get(follower.log)
-            if shadow is not None and self._ledger.is_running(shadow.node):
-                self._ledger.follows(follower.partition_id, shadow.node, follower.high_watermark)
-
-        return execute
+    def _followed(self, follower: Follower, effects: Any) -> None:
+        shadow = self._shadows.get(follower.log)
+        if shadow is not None and self._ledger.is_running(shadow.node):
+            self._ledger.follows(follower.partition_id, shadow.node, follower.high_watermark)
 
     def _repair(self, original: Any) -> Any:
         """Notes a repaired batch as soon as it is in its place, since a leader may commit more because of it."""
@@ -173,14 +134,9 @@ class ReplicaWatch:
 
     # -- machines ----------------------------------------------------------------------------------------------------
 
-    def _end(self, original: Any) -> Any:
-        async def end(machine: Machine, disk_ends: Any, host_ends: Any) -> Any:
-            if machine.has_life:
-                is_power_cut = disk_ends is SimDisk.crash
-                self._ledger.ended(self._nodes[machine.name], is_power_cut=is_power_cut)
-            return await original(machine, disk_ends, host_ends)
-
-        return end
+    def _ends(self, machine: Machine, disk_ends: Any, host_ends: Any) -> None:
+        if machine.has_life:
+            self._ledger.ended(self._nodes[machine.name], is_power_cut=disk_ends is SimDisk.crash)
 
     def _stop(self, original: Any) -> Any:
         async def stop(machine: Machine) -> None:
@@ -189,12 +145,13 @@ class ReplicaWatch:
 
         return stop
 
-    def _replace_disk(self, original: Any) -> Any:
-        def replace_disk(machine: Machine) -> None:
-            original(machine)
-            self._ledger.wiped(self._nodes[machine.name])
+    def _replaced_disk(self, machine: Machine) -> None:
+        self._ledger.wiped(self._nodes[machine.name])
 
-        return replace_disk
+
+def _said(partition: Partition) -> Committed:
+    protocol = partition._protocol
+    return Committed(partition.leader_epoch, protocol.high_watermark, len(protocol.in_sync))
 
 
 def _id(partition: Partition) -> PartitionId:

@@ -6,8 +6,7 @@ ones that report the call and run the original.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 from tidelog.broker.consensus.campaign import Campaigner
@@ -25,7 +24,7 @@ from tidelog.replication.paxos.state import Kind
 from tidelog.replication.paxos.voters import decode_voters
 from tidelog.sim.cluster.truth import Entry
 from tidelog.sim.cluster.world import World
-from tidelog.sim.kit.patching import patched
+from tidelog.sim.kit.patching import before, hooked
 
 
 class Watch:
@@ -39,22 +38,18 @@ class Watch:
         self.unreadable: dict[int, list[int]] = {}
         """Positions of the metadata log that a node could not read at its last start, by node."""
 
-    @contextmanager
-    def open(self) -> Iterator[None]:
+    def open(self) -> AbstractContextManager[None]:
         """Installs the hooks while the context is open."""
-        with ExitStack() as stack:
-            for owner, name, seen in (
-                (ElectedLog, "start", self._started),
-                (ElectedLog, "_deliver", self._delivered),
-                (ElectedLog, "on_effect", self._effect),
-                (Delivery, "installed", self._installed),
-                (Engine, "_carry_out", self._carried_out),
-                (Campaigner, "step", self._campaigned),
-                (MetadataBootstrap, "check_alone", self._checked),
-            ):
-                stack.enter_context(_seeing(owner, name, seen))
-            stack.enter_context(self._seeing_elections())
-            yield
+        return hooked(
+            (ElectedLog, "start", before(self._started)),
+            (ElectedLog, "_deliver", before(self._delivered)),
+            (ElectedLog, "on_effect", before(self._effect)),
+            (Delivery, "installed", before(self._installed)),
+            (Engine, "_carry_out", before(self._carried_out)),
+            (Campaigner, "step", before(self._campaigned)),
+            (MetadataBootstrap, "check_alone", before(self._checked)),
+            (Election, "step", self._step),
+        )
 
     def is_settled(self) -> bool:
         """Returns True if all brokers run, and none knows of a change of the voters under way."""
@@ -136,21 +131,17 @@ class Watch:
         now_s = machine.time.at(self._world.true_time)
         return log._campaigner.election.has_lease(now_s)
 
-    @contextmanager
-    def _seeing_elections(self) -> Iterator[None]:
-        step = Election.step
-
-        def seen(election: Election, event: ElectionEvent, now_s: float) -> Any:
+    def _step(self, original: Any) -> Any:
+        def step(election: Election, event: ElectionEvent, now_s: float) -> Any:
             role = election.role
-            effects = step(election, event, now_s)
+            effects = original(election, event, now_s)
             self._truth.saw("pre-vote refused", any(_is_refusal(effect) for effect in effects))
             is_silenced = role is Role.LEADER and isinstance(event, Tick) and Resign() in effects
             self._truth.saw("leader deposed by check-quorum", is_silenced)
             self._truth.saw("term lost", role is Role.LEADER and isinstance(event, LostTerm))
             return effects
 
-        with patched(Election, "step", seen):
-            yield
+        return step
 
 
 def _has_open_voters(log: ElectedLog) -> bool:
@@ -161,16 +152,3 @@ def _has_open_voters(log: ElectedLog) -> bool:
 
 def _is_refusal(effect: object) -> bool:
     return isinstance(effect, Tell) and isinstance(effect.message, PreVoteAnswer) and not effect.message.granted
-
-
-@contextmanager
-def _seeing(owner: type, name: str, seen: Callable[..., None]) -> Iterator[None]:
-    """Makes each call of a method call `seen` first, with the same arguments, while the context is open."""
-    original = getattr(owner, name)
-
-    def both(*args: Any, **kwargs: Any) -> Any:
-        seen(*args, **kwargs)
-        return original(*args, **kwargs)
-
-    with patched(owner, name, both):
-        yield

@@ -5,8 +5,7 @@ The lengths that trigger copying forward are lowered here: the shipped ones are 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 from tidelog.broker.groups import coordinator, copying
@@ -15,7 +14,7 @@ from tidelog.broker.groups.loading import Loaded
 from tidelog.broker.partitions.led_partition import LedPartition
 from tidelog.sim.cluster.group_traffic import GroupTraffic
 from tidelog.sim.cluster.truth import Truth
-from tidelog.sim.kit.patching import patched
+from tidelog.sim.kit.patching import hooked
 
 
 class GroupWatch:
@@ -27,18 +26,14 @@ class GroupWatch:
         self._led: dict[int, int] = {}
         """Leader epoch in which a partition of the offsets topic was last loaded, by partition."""
 
-    @contextmanager
-    def open(self) -> Iterator[None]:
+    def open(self) -> AbstractContextManager[None]:
         """Installs the hooks while the context is open."""
-        with ExitStack() as stack:
-            for owner, name, replacement in (
-                (coordinator, "load", self._load),
-                (CopyForward, "_copy", self._copy),
-            ):
-                stack.enter_context(patched(owner, name, replacement(getattr(owner, name))))
-            stack.enter_context(patched(copying, "LENGTH_MIN", self._traffic.copied_from_records))
-            stack.enter_context(patched(copying, "PIECE_RECORDS", self._traffic.copied_at_once))
-            yield
+        return hooked(
+            (coordinator, "load", self._load),
+            (CopyForward, "_copy", self._copy),
+            (copying, "LENGTH_MIN", lambda _: self._traffic.copied_from_records),
+            (copying, "PIECE_RECORDS", lambda _: self._traffic.copied_at_once),
+        )
 
     def _load(self, original: Any) -> Any:
         async def load(partition: LedPartition, claimed: int, now_ms: int) -> Loaded:
