@@ -66,9 +66,7 @@ class ApartStrikes:
         await self._hit(strike, rng, is_journal=True)
 
     async def _hit(self, strike: Strike, rng: random.Random, *, is_journal: bool) -> None:
-        async with blackout(self._world, strike, rng, strike.nodes):
-            for node in self._world.swarm.nodes:
-                rot.write_back(self._copies.medium(node))
+        async with blackout(self._world, strike, rng, strike.nodes, written_back=self._world.swarm.nodes):
             drawn = {one: self._draw(one, rng, is_journal=is_journal) for one in sorted(self._ledger.majorities.logs)}
             picked = self._copies.pick(drawn, rng)
             if picked is None:
@@ -103,15 +101,12 @@ class ApartStrikes:
 
     async def _forget(self, strike: Strike, rng: random.Random, *, is_all: bool) -> None:
         node = self._data_rot.holder(strike, rng)
-        async with blackout(self._world, strike, rng, (node,)):
-            medium = self._copies.medium(node)
-            rot.write_back(medium)
+        async with blackout(self._world, strike, rng, (node,), written_back=(node,)):
+            medium = self._world.medium(node)
             forgettable = [one for one in sorted(self._ledger.majorities.logs) if self._may_forget(node, one)]
             ends = [end for one in forgettable if (end := self._end(node, one)) is not None]
-            if not ends:
-                self._world.truth.saw("fault withheld")
+            if (end := self._world.draw(ends, rng)) is None:
                 return
-            end = rng.choice(ends)
             if is_all:
                 rot.lose_directory(medium, f"{log_directory(end.partition_id)}/{JOURNAL}")
             else:
@@ -132,7 +127,7 @@ class ApartStrikes:
         """Returns the last value of the journal's last segment whose batch has a durable catalog row (index entry) in
         the log, which shows that the journal held the value. Returns None if there is none: a power cut may have taken
         such rows."""
-        medium, directory, codec = self._copies.medium(node), log_directory(partition_id), RowCodec(partition_id)
+        medium, directory, codec = self._world.medium(node), log_directory(partition_id), RowCodec(partition_id)
         log, journal = durable_files(medium, directory), durable_files(medium, f"{directory}/{JOURNAL}")
         rows = [row for path in log if path.endswith(".catalog") for row in codec.bodies(log[path]) if row is not None]
         told = {row.position for row in rows if row.kind == Kind.BATCH and row.number >= ACCOUNTED}

@@ -16,6 +16,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from tidelog.sim.cluster.keeper import End
 from tidelog.sim.cluster.scenario import Strike
 from tidelog.sim.cluster.world import World
+from tidelog.sim.kit import rot
 from tidelog.sim.kit.machine import Machine
 
 AFTER_ACK_S_MAX = 0.6
@@ -37,10 +38,16 @@ def draw_end(rng: random.Random) -> End:
 
 @asynccontextmanager
 async def blackout(
-    world: World, strike: Strike, rng: random.Random, victims: Sequence[int], end: End | None = None
+    world: World,
+    strike: Strike,
+    rng: random.Random,
+    victims: Sequence[int],
+    end: End | None = None,
+    written_back: Sequence[int] = (),
 ) -> AsyncIterator[None]:
     """Takes all brokers down and yields while they are down; afterwards starts them in a drawn order. None of `victims`
-    is the laggard that may be stopped earlier than the others."""
+    is the laggard that may be stopped earlier than the others. What the kernels of the nodes `written_back` hold in
+    memory becomes durable first."""
     end = end or draw_end(rng)
     others = [node for node in world.swarm.nodes if node not in victims]
     holds = {node: AsyncExitStack() for node in world.swarm.nodes}
@@ -56,6 +63,8 @@ async def blackout(
                 *(hold.enter_async_context(world.keepers[node].down(end)) for node, hold in holds.items())
             )
             world.truth.note("all are down")
+            for node in written_back:
+                rot.write_back(world.medium(node))
             yield
             order = rng.sample([*holds], len(holds))
             if rng.random() < VICTIMS_FIRST_SHARE:

@@ -124,7 +124,7 @@ class DataRot:
             members = [node for partition_id, _ in extents[:1] for node in self._ledger.members(partition_id)]
         await asyncio.sleep(strike.lasts_s)
         for flip in sorted(flips, key=lambda flip: flip.extent.node not in members):
-            if flip.is_left(self._medium(flip.extent.node)) and await self._puts_back(flip):
+            if flip.is_left(self._world.medium(flip.extent.node)) and await self._puts_back(flip):
                 self._world.truth.saw("good copy comes back")
                 return
 
@@ -132,21 +132,17 @@ class DataRot:
         """Restores the flipped bit while its broker is stopped; returns False if the copy is gone by then."""
         node = flip.extent.node
         async with self._world.keepers[node].down(Machine.cut_power):
-            is_left = flip.is_left(self._medium(node))
+            is_left = flip.is_left(self._world.medium(node))
             if is_left:
                 flip.undo()
             return is_left
-
-    def _medium(self, node: int) -> Medium:
-        """Returns the disk of a node, which outlasts restarts until it is replaced."""
-        return self._world.machine(node).disk.medium
 
     # -- what may rot ------------------------------------------------------------------------------------------------
 
     def _batches(self, node: int, partition_id: PartitionId) -> list[tuple[Held, CopyExtent]]:
         """Returns the committed batches of a partition that are known to be durable on a node's disk, with their
         positions."""
-        medium, book = self._medium(node), self._ledger.books[partition_id]
+        medium, book = self._world.medium(node), self._ledger.books[partition_id]
         if book.is_gone:
             return []
         files = durable_files(medium, log_directory(partition_id))
@@ -177,7 +173,7 @@ class DataRot:
         return [(partition_id, extents[batch]) for extents in everywhere if batch in extents]
 
     def _flip(self, partition_id: PartitionId, extent: CopyExtent, rng: random.Random) -> Flip:
-        flip = turn_over(self._medium(extent.node), extent, rng)
+        flip = turn_over(self._world.medium(extent.node), extent, rng)
         self._ledger.rots(extent.node, partition_id)
         self._world.truth.note("rot", extent.node, extent.path, flip.position)
         self._world.truth.saw("batch rotted")

@@ -73,7 +73,7 @@ class DirectoryStrikes:
             if len(found) < count:
                 self._world.truth.saw("fault withheld")
                 return
-            medium, robbed = self._world.machine(node).disk.medium, rng.sample(found, count)
+            medium, robbed = self._world.medium(node), rng.sample(found, count)
             directories = [log_directory(partition_id) for partition_id in robbed]
             if count == 1:
                 rot.lose_directory(medium, *directories)
@@ -86,7 +86,7 @@ class DirectoryStrikes:
 
     def _robbable(self, node: int) -> list[PartitionId]:
         """Returns the partitions with a directory on a node whose data there is dispensable."""
-        medium = self._world.machine(node).disk.medium
+        medium = self._world.medium(node)
         return [
             partition_id
             for partition_id in sorted(self._ledger.books)

@@ -49,9 +49,9 @@ class DiskStrikes:
         """Gives a disk fault rates for a while, then restarts its broker as an operator would, since its logs may be
         offline."""
         node = strike.nodes[0]
-        self._world.machine(node).disk.medium.faults = faults
+        self._world.medium(node).faults = faults
         await asyncio.sleep(strike.lasts_s)
-        self._world.machine(node).disk.medium.faults = NO_FAULTS
+        self._world.medium(node).faults = NO_FAULTS
         async with self._world.keepers[node].down(Machine.kill):
             await asyncio.sleep(0.1)
 
@@ -63,7 +63,7 @@ class DiskStrikes:
         await self._fill(tuple(self._world.swarm.nodes), strike)
 
     async def _fill(self, nodes: tuple[int, ...], strike: Strike) -> None:
-        media = [self._world.machine(node).disk.medium for node in nodes]
+        media = [self._world.medium(node) for node in nodes]
         for medium in media:
             medium.capacity_bytes = medium.used_bytes + int(strike.amount * 3_000)
         await asyncio.sleep(strike.lasts_s)
@@ -88,7 +88,7 @@ class DiskStrikes:
     async def _rot(self, strike: Strike, rng: random.Random) -> None:
         node = strike.nodes[0]
         async with self._world.keepers[node].down(Machine.cut_power):
-            medium = self._world.machine(node).disk.medium
+            medium = self._world.medium(node)
             paths = [path for path, file in medium.walk().items() if path.startswith(METADATA) and file.durable]
             if paths and self._takes(node):
                 path = rng.choice(paths)

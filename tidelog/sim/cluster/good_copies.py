@@ -19,7 +19,6 @@ from tidelog.sim.cluster.journal_rot import payloads_in
 from tidelog.sim.cluster.ledger import Ledger
 from tidelog.sim.cluster.shadows import Held
 from tidelog.sim.cluster.world import World
-from tidelog.sim.kit.medium import Medium
 from tidelog.storage.log_manager import JOURNAL, log_directory
 from tidelog.storage.rows import RowCodec
 
@@ -102,11 +101,8 @@ class GoodCopies:
         self._world = world
         self._ledger = ledger
 
-    def medium(self, node: int) -> Medium:
-        return self._world.machine(node).disk.medium
-
     def _in_log(self, node: int, partition_id: PartitionId) -> list[Copy]:
-        files = durable_files(self.medium(node), log_directory(partition_id))
+        files = durable_files(self._world.medium(node), log_directory(partition_id))
         return [
             Copy(extent, (batch,), is_in_journal=False)
             for path in _connected(files)
@@ -114,7 +110,7 @@ class GoodCopies:
         ]
 
     def _in_journal(self, node: int, partition_id: PartitionId) -> list[Copy]:
-        files = durable_files(self.medium(node), f"{log_directory(partition_id)}/{JOURNAL}")
+        files = durable_files(self._world.medium(node), f"{log_directory(partition_id)}/{JOURNAL}")
         return [
             Copy(CopyExtent(node, one.path, one.position, one.size), tuple(one.batches), is_in_journal=True)
             for one in payloads_in(partition_id, files, is_known_durable=False)
@@ -152,7 +148,7 @@ class GoodCopies:
         copies = self.read(partition_id, node, is_journal=is_journal)
         if is_journal:
             return copies
-        end = end_of(partition_id, durable_files(self.medium(node), log_directory(partition_id)))
+        end = end_of(partition_id, durable_files(self._world.medium(node), log_directory(partition_id)))
         return [copy for copy in copies if copy.batches[-1].end <= end]
 
     def pick(
@@ -161,7 +157,4 @@ class GoodCopies:
         """Returns a drawn partition among those whose copies may be damaged (`may_go`), with these copies. Returns None
         if there is none, and counts the fault as withheld."""
         found = [(one, copies) for one, copies in drawn.items() if copies and self.may_go(one, copies)]
-        if not found:
-            self._world.truth.saw("fault withheld")
-            return None
-        return rng.choice(found)
+        return self._world.draw(found, rng)

@@ -32,7 +32,6 @@ from tidelog.sim.cluster.shadows import Held, held
 from tidelog.sim.cluster.world import World
 from tidelog.sim.kit import rot
 from tidelog.sim.kit.machine import Machine
-from tidelog.sim.kit.medium import Medium
 from tidelog.storage.log_manager import JOURNAL, log_directory
 from tidelog.storage.rows import ROW_BYTES, RowCodec
 from tidelog.storage.slot_entries import EntryKind, decode_entry
@@ -83,9 +82,6 @@ class JournalRot:
                     self._of_anything(node, rng)
             await asyncio.sleep(strike.lasts_s)
 
-    def _medium(self, node: int) -> Medium:
-        return self._world.machine(node).disk.medium
-
     # -- payloads ----------------------------------------------------------------------------------------------------
 
     def _of_a_payload(self, node: int, rng: random.Random) -> None:
@@ -98,7 +94,7 @@ class JournalRot:
         if not found:
             return
         partition_id, payload = rng.choice(found)
-        medium = self._medium(node)
+        medium = self._world.medium(node)
         if rng.random() < UNREADABLE_SHARE:
             rot.make_unreadable(medium, payload.path, payload.position, payload.size)
         else:
@@ -106,7 +102,7 @@ class JournalRot:
         self._note(node, partition_id, payload.path, "payload")
 
     def _files(self, node: int, partition_id: PartitionId) -> dict[str, bytes]:
-        return durable_files(self._medium(node), f"{log_directory(partition_id)}/{JOURNAL}")
+        return durable_files(self._world.medium(node), f"{log_directory(partition_id)}/{JOURNAL}")
 
     def _is_elsewhere(self, node: int, partition_id: PartitionId, payload: Payload) -> bool:
         others = [other for other in self._ledger.members(partition_id) if other != node]
@@ -123,12 +119,11 @@ class JournalRot:
             if self._ledger.may_forget(partition_id, node)
             for pieces in pieces_in(partition_id, self._files(node, partition_id))
         ]
-        if not found:
-            self._world.truth.saw("fault withheld")
+        if (drawn := self._world.draw(found, rng)) is None:
             return
-        partition_id, pieces = rng.choice(found)
+        partition_id, pieces = drawn
         path, begin, end = rng.choice(pieces)
-        rot.flip_bit(self._medium(node), path, rng.randrange(begin, end), rng.randrange(8))
+        rot.flip_bit(self._world.medium(node), path, rng.randrange(begin, end), rng.randrange(8))
         self._ledger.forgets(partition_id, node)
         self._note(node, partition_id, path, "anything")
 

@@ -81,16 +81,14 @@ class LossStrikes:
         suitable one."""
         away = strike.nodes[0]
         others = [node for node in self._world.swarm.nodes if node != away]
-        async with blackout(self._world, strike, rng, others):
-            for node in self._world.swarm.nodes:
-                rot.write_back(self._copies.medium(node))
+        async with blackout(self._world, strike, rng, others, written_back=self._world.swarm.nodes):
             found = [one for partition_id in sorted(self._ledger.books) for one in self._candidates(partition_id, away)]
             if not found:
                 return None
             partition_id, batch = rng.choice(found)
             for copy in self._others(partition_id, batch, away):
                 _, path, position, size = copy.extent
-                rot.flip_bit(self._copies.medium(copy.node), path, position + rng.randrange(size), rng.randrange(8))
+                rot.flip_bit(self._world.medium(copy.node), path, position + rng.randrange(size), rng.randrange(8))
                 self._world.truth.note("damage", *copy.extent)
                 self._ledger.rots(copy.node, partition_id)
             self._ledger.guards(partition_id)

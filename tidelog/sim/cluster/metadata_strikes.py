@@ -77,7 +77,7 @@ class MetadataStrikes:
         """Restores the removed metadata logs, and removes those that were begun in their place."""
         async with blackout(self._world, strike, rng, strike.nodes, Machine.kill):
             for node, backup in backups.items():
-                medium = self._world.machine(node).disk.medium
+                medium = self._world.medium(node)
                 _remove(medium)
                 for path, content in backup.items():
                     if path.startswith(METADATA):

@@ -46,26 +46,23 @@ class ReadStrikes:
 
     async def _log(self, strike: Strike, rng: random.Random) -> None:
         node = self._data_rot.holder(strike, rng)
-        async with blackout(self._world, strike, rng, (node,)):
-            rot.write_back(self._copies.medium(node))
+        async with blackout(self._world, strike, rng, (node,), written_back=(node,)):
             found = [
                 (partition_id, copy)
                 for partition_id in sorted(self._ledger.books)
                 for copy in self._copies.committed(partition_id, node, is_journal=False)
                 if self._copies.may_go(partition_id, [copy])
             ]
-            if not found:
-                self._world.truth.saw("fault withheld")
+            if (drawn := self._world.draw(found, rng)) is None:
                 return
-            partition_id, copy = rng.choice(found)
+            partition_id, copy = drawn
             self._ledger.rots(node, partition_id)
             self._ledger.hurts(node, partition_id)
             self._hit(node, copy.extent.path, copy.extent.position, copy.extent.size)
 
     async def _catalog(self, strike: Strike, rng: random.Random) -> None:
         node = self._data_rot.holder(strike, rng)
-        async with blackout(self._world, strike, rng, (node,)):
-            rot.write_back(self._copies.medium(node))
+        async with blackout(self._world, strike, rng, (node,), written_back=(node,)):
             self._hit_one(node, [one for one in self._files_of_partitions(node) if CATALOG in one[1]], rng)
 
     async def _metainfo(self, strike: Strike, rng: random.Random) -> None:
@@ -73,7 +70,7 @@ class ReadStrikes:
         (Metainfo is the file with a log's identity.)"""
         node = self._data_rot.holder(strike, rng)
         async with blackout(self._world, strike, rng, (node,)):
-            files = self._copies.medium(node).walk()
+            files = self._world.medium(node).walk()
             if rng.random() < 0.5:
                 paths = [path for path, file in files.items() if path.endswith(ONE_METAINFO) and file.durable]
                 for path in rng.sample(paths, min(1, len(paths))):
@@ -85,7 +82,7 @@ class ReadStrikes:
     async def _snapshot(self, strike: Strike, rng: random.Random) -> None:
         node = strike.nodes[0]
         async with blackout(self._world, strike, rng, (node,)):
-            files = self._copies.medium(node).walk()
+            files = self._world.medium(node).walk()
             rooms = f"{SNAPSHOTS}/", METADATA
             paths = [path for path, file in files.items() if path.startswith(rooms) and file.durable]
             paths = [path for path in paths if path.startswith(SNAPSHOTS)] or paths
@@ -98,7 +95,7 @@ class ReadStrikes:
 
     def _files_of_partitions(self, node: int) -> Iterator[tuple[PartitionId, str]]:
         """Yields the files of partitions whose copy on this disk is dispensable."""
-        for path, file in self._copies.medium(node).walk().items():
+        for path, file in self._world.medium(node).walk().items():
             for partition_id in self._ledger.books:
                 is_its = path.startswith(f"{log_directory(partition_id)}/") and bool(file.durable)
                 if is_its and self._ledger.may_rob(node, partition_id):
@@ -106,13 +103,12 @@ class ReadStrikes:
 
     def _hit_one(self, node: int, found: list[tuple[PartitionId, str]], rng: random.Random, other: str = "") -> None:
         """Makes one sector of a drawn file unreadable; or the whole file and the file named `other` beside it."""
-        if not found:
-            self._world.truth.saw("fault withheld")
+        if (drawn := self._world.draw(found, rng)) is None:
             return
-        partition_id, path = rng.choice(found)
+        partition_id, path = drawn
         self._ledger.robs(node, partition_id)
         self._ledger.rots(node, partition_id)
-        size = len(self._copies.medium(node).walk()[path].durable)
+        size = len(self._world.medium(node).walk()[path].durable)
         if not other:
             self._hit(node, path, rng.randrange(size) // SECTOR_BYTES * SECTOR_BYTES, SECTOR_BYTES)
             return
@@ -120,6 +116,6 @@ class ReadStrikes:
             self._hit(node, one, 0, size)
 
     def _hit(self, node: int, path: str, position: int, size: int) -> None:
-        rot.make_unreadable(self._copies.medium(node), path, position, size)
+        rot.make_unreadable(self._world.medium(node), path, position, size)
         self._world.truth.note("unreadable", *CopyExtent(node, path, position, size))
         self._world.truth.saw("sectors became unreadable")

@@ -17,7 +17,6 @@ from tidelog.sim.cluster.ledger import Ledger
 from tidelog.sim.cluster.scenario import Effects, Strike
 from tidelog.sim.cluster.tail_strikes import TailStrikes, damage
 from tidelog.sim.cluster.world import World
-from tidelog.sim.kit import rot
 
 ENTRIES = 4
 MASKS = 7
@@ -40,14 +39,10 @@ class SweepStrikes:
         return {"pattern of a partition": self._partition, "pattern of the metadata log": self._metadata_log}
 
     async def _partition(self, strike: Strike, rng: random.Random) -> None:
-        async with blackout(self._world, strike, rng, strike.nodes):
-            for node in self._world.swarm.nodes:
-                rot.write_back(self._copies.medium(node))
+        async with blackout(self._world, strike, rng, strike.nodes, written_back=self._world.swarm.nodes):
             partitions = [one for one in sorted(self._ledger.books) if self._last(one)]
-            if not partitions:
-                self._world.truth.saw("fault withheld")
+            if (partition_id := self._world.draw(partitions, rng)) is None:
                 return
-            partition_id = rng.choice(partitions)
             hit = self._draw(partition_id, strike, _in_order(strike, self._ledger.replicas(partition_id)))
             for copy in hit:
                 damage(self._world, copy.extent, rng)

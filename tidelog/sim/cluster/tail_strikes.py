@@ -61,9 +61,7 @@ class TailStrikes:
 
     async def _of_a_partition(self, strike: Strike, rng: random.Random, in_journals: tuple[bool, ...]) -> None:
         victims = self._data_rot.holders(strike, rng)
-        async with blackout(self._world, strike, rng, victims):
-            for node in victims:
-                rot.write_back(self._copies.medium(node))
+        async with blackout(self._world, strike, rng, victims, written_back=victims):
             drawn = {one: self._last_copies(one, victims, in_journals) for one in sorted(self._ledger.books)}
             picked = self._copies.pick(drawn, rng)
             if picked is None:
@@ -79,15 +77,12 @@ class TailStrikes:
         """Removes the directory of a partition on the first node, and damages its last batch on the second: the first
         node must not count as never having had the batch."""
         victims = self._data_rot.holders(strike, rng)
-        async with blackout(self._world, strike, rng, victims):
-            for node in victims:
-                rot.write_back(self._copies.medium(node))
+        async with blackout(self._world, strike, rng, victims, written_back=victims):
             found = [] if len(victims) < PAIR else self._emptiable(*victims)
-            if not found:
-                self._world.truth.saw("fault withheld")
+            if (drawn := self._world.draw(found, rng)) is None:
                 return
-            partition_id, copy = rng.choice(found)
-            rot.lose_directory(self._copies.medium(victims[0]), log_directory(partition_id))
+            partition_id, copy = drawn
+            rot.lose_directory(self._world.medium(victims[0]), log_directory(partition_id))
             self._ledger.robs(victims[0], partition_id)
             damage(self._world, copy.extent, rng)
             self._ledger.rots(copy.node, partition_id)
@@ -101,7 +96,7 @@ class TailStrikes:
         for partition_id in sorted(self._ledger.books):
             lost = self._copies.committed(partition_id, emptied, is_journal=False)
             last = self._copies.committed(partition_id, damaged, is_journal=False)[-1:]
-            is_held = rot.has_directory(self._copies.medium(emptied), log_directory(partition_id))
+            is_held = rot.has_directory(self._world.medium(emptied), log_directory(partition_id))
             may_go = is_held and self._ledger.may_rob(emptied, partition_id)
             if last and may_go and self._copies.may_go(partition_id, [*lost, *last]):
                 found.append((partition_id, last[0]))
@@ -146,7 +141,7 @@ class TailStrikes:
     def entries(self, node: int) -> Iterator[tuple[CopyExtent, tuple[int, bytes, bytes]]]:
         """Yields the slots of a node's metadata log in the order of writing: position of each in its file, and its log
         position, digest and payload."""
-        files = self._copies.medium(node).walk()
+        files = self._world.medium(node).walk()
         rooms = {path.partition("/")[0] for path in files if path.startswith(METADATA)}
         newest = max(rooms, key=lambda room: int(room.partition("-")[2] or 1), default="")
         for path, file in files.items():
@@ -160,7 +155,7 @@ class TailStrikes:
 
 def damage(world: World, extent: CopyExtent, rng: random.Random) -> None:
     """Damages a copy: flips a bit, or overwrites all of it or a sector with zeros."""
-    medium, begin, end = world.machine(extent.node).disk.medium, extent.position, extent.position + extent.size
+    medium, begin, end = world.medium(extent.node), extent.position, extent.position + extent.size
     if rng.random() >= ZEROED_SHARE:
         rot.flip_bit(medium, extent.path, rng.randrange(begin, end), rng.randrange(8))
     else:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeVar
 
 from tidelog.config.schema import BrokerConfig
 from tidelog.model.cluster import NO_VOTER, Voter
@@ -13,11 +15,13 @@ from tidelog.sim.cluster.keeper import Keeper
 from tidelog.sim.cluster.scenario import Swarm
 from tidelog.sim.cluster.truth import Truth
 from tidelog.sim.kit.machine import Machine
+from tidelog.sim.kit.medium import Medium
 from tidelog.sim.kit.network import SimNetwork
 from tidelog.sim.kit.network_link import Link
 from tidelog.sim.kit.seeds import stream
 from tidelog.transport.peer import ClusterSecret
 
+T = TypeVar("T")
 PEER_PORT = 9192
 SECRET = ClusterSecret(b"known to all brokers of the run")
 
@@ -64,6 +68,18 @@ class World:
 
     def machine(self, node: int) -> Machine:
         return self.keepers[node].machine
+
+    def medium(self, node: int) -> Medium:
+        """Returns the disk of a node, which outlasts restarts until it is replaced."""
+        return self.machine(node).disk.medium
+
+    def draw(self, found: Sequence[T], rng: random.Random) -> T | None:
+        """Draws one of the places that a fault may hit; counts the fault as withheld and returns None if there is
+        none."""
+        if not found:
+            self.truth.saw("fault withheld")
+            return None
+        return rng.choice(found)
 
     def start(self, nodes: range) -> None:
         """Switches machines on, and keeps them running from now on."""

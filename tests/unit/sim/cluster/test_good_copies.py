@@ -89,7 +89,7 @@ def good_copies(*stores: Store) -> GoodCopies:
     for disk, store in zip(disks.values(), stores, strict=True):
         for path, content in files_of(store, log_directory(IDENTITY)).items():
             rot.plant(disk.medium, path, content)
-    world: Any = SimpleNamespace(machine=lambda node: SimpleNamespace(disk=disks[node]))
+    world: Any = SimpleNamespace(medium=lambda node: disks[node].medium)
     ledger: Any = SimpleNamespace(replicas=lambda partition_id: list(disks))
     return GoodCopies(world, ledger)
 
