@@ -11,6 +11,7 @@ same engine id again. That is done to one journal of a run, and only if a majori
 from __future__ import annotations
 
 import random
+from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -53,17 +54,11 @@ class ApartStrikes:
     def effects(self) -> Effects:
         """Returns the functions that carry out these faults, by the fault's name."""
         return {
-            "all logs and no journal": self._all_logs,
-            "all journals and no log": self._all_journals,
-            "journal without its end": self._without_its_end,
-            "journal missing": self._missing,
+            "all logs and no journal": partial(self._hit, is_journal=False),
+            "all journals and no log": partial(self._hit, is_journal=True),
+            "journal without its end": partial(self._forget, is_all=False),
+            "journal missing": partial(self._forget, is_all=True),
         }
-
-    async def _all_logs(self, strike: Strike, rng: random.Random) -> None:
-        await self._hit(strike, rng, is_journal=False)
-
-    async def _all_journals(self, strike: Strike, rng: random.Random) -> None:
-        await self._hit(strike, rng, is_journal=True)
 
     async def _hit(self, strike: Strike, rng: random.Random, *, is_journal: bool) -> None:
         async with blackout(self._world, strike, rng, strike.nodes, written_back=self._world.swarm.nodes):
@@ -92,12 +87,6 @@ class ApartStrikes:
         return [copy for copy in copies if hit in copy.batches]
 
     # -- one journal -------------------------------------------------------------------------------------------------
-
-    async def _without_its_end(self, strike: Strike, rng: random.Random) -> None:
-        await self._forget(strike, rng, is_all=False)
-
-    async def _missing(self, strike: Strike, rng: random.Random) -> None:
-        await self._forget(strike, rng, is_all=True)
 
     async def _forget(self, strike: Strike, rng: random.Random, *, is_all: bool) -> None:
         node = self._data_rot.holder(strike, rng)

@@ -14,6 +14,7 @@ import asyncio
 import random
 import re
 from collections.abc import Mapping
+from functools import partial
 
 from tidelog.model.ids import PartitionId
 from tidelog.sim.cluster.blackout import blackout
@@ -52,20 +53,14 @@ class DirectoryStrikes:
     def effects(self) -> Effects:
         """Returns the functions that carry out these faults, by the fault's name."""
         return {
-            "directory missing": self._missing,
-            "directories swapped": self._swapped,
+            "directory missing": partial(self._rob, count=1),
+            "directories swapped": partial(self._rob, count=2),
             "old data directory": self._old,
         }
 
     # -- partitions --------------------------------------------------------------------------------------------------
 
-    async def _missing(self, strike: Strike, rng: random.Random) -> None:
-        await self._rob(strike, rng, 1)
-
-    async def _swapped(self, strike: Strike, rng: random.Random) -> None:
-        await self._rob(strike, rng, 2)
-
-    async def _rob(self, strike: Strike, rng: random.Random, count: int) -> None:
+    async def _rob(self, strike: Strike, rng: random.Random, *, count: int) -> None:
         """Removes the directory of one partition, or swaps those of two, as `count` says."""
         node = self._data_rot.holder(strike, rng)
         async with blackout(self._world, strike, rng, (node,)):

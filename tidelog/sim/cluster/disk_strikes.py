@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Sequence
 
 from tidelog.sim.cluster.scenario import Effects, Strike
 from tidelog.sim.cluster.world import World
@@ -25,25 +26,20 @@ class DiskStrikes:
 
     def effects(self) -> Effects:
         """Returns the functions that carry out these faults, by the fault's name."""
+        delay_s = self._world.swarm.disk_delay_s
         return {
-            "sync error": self._sync_error,
-            "write error": self._write_error,
-            "full disk": self._full_disk,
-            "full disks": self._full_disks,
-            "slow disk": self._slow_disk,
-            "stuck disk": self._stuck_disk,
+            "sync error": lambda strike, _: self._bad_disk(strike, FaultRates(sync_error=0.05 + strike.amount * 0.5)),
+            "write error": lambda strike, _: self._bad_disk(strike, FaultRates(write_error=0.02 + strike.amount * 0.3)),
+            "full disk": lambda strike, _: self._fill(strike.nodes[:1], strike),
+            "full disks": lambda strike, _: self._fill(self._world.swarm.nodes, strike),
+            "slow disk": lambda strike, _: self._slow_down(strike, delay_s * (1 + strike.amount * SLOW_FACTOR)),
+            "stuck disk": lambda strike, _: self._slow_down(strike, STUCK_S * (0.1 + strike.amount)),
             "rot": self._rot,
             "wipe": self._wipe,
             "restore": self._restore,
         }
 
     # -- errors ------------------------------------------------------------------------------------------------------
-
-    async def _sync_error(self, strike: Strike, rng: random.Random) -> None:
-        await self._bad_disk(strike, FaultRates(sync_error=0.05 + strike.amount * 0.5))
-
-    async def _write_error(self, strike: Strike, rng: random.Random) -> None:
-        await self._bad_disk(strike, FaultRates(write_error=0.02 + strike.amount * 0.3))
 
     async def _bad_disk(self, strike: Strike, faults: FaultRates) -> None:
         """Gives a disk fault rates for a while, then restarts its broker as an operator would, since its logs may be
@@ -55,27 +51,13 @@ class DiskStrikes:
         async with self._world.keepers[node].down(Machine.kill):
             await asyncio.sleep(0.1)
 
-    async def _full_disk(self, strike: Strike, rng: random.Random) -> None:
-        await self._fill(strike.nodes[:1], strike)
-
-    async def _full_disks(self, strike: Strike, rng: random.Random) -> None:
-        """Fills the disks of all brokers."""
-        await self._fill(tuple(self._world.swarm.nodes), strike)
-
-    async def _fill(self, nodes: tuple[int, ...], strike: Strike) -> None:
+    async def _fill(self, nodes: Sequence[int], strike: Strike) -> None:
         media = [self._world.medium(node) for node in nodes]
         for medium in media:
             medium.capacity_bytes = medium.used_bytes + int(strike.amount * 3_000)
         await asyncio.sleep(strike.lasts_s)
         for medium in media:
             medium.capacity_bytes = CAPACITY_BYTES
-
-    async def _slow_disk(self, strike: Strike, rng: random.Random) -> None:
-        await self._slow_down(strike, self._world.swarm.disk_delay_s * (1 + strike.amount * SLOW_FACTOR))
-
-    async def _stuck_disk(self, strike: Strike, rng: random.Random) -> None:
-        """Makes each fsync of a disk take seconds for a while."""
-        await self._slow_down(strike, STUCK_S * (0.1 + strike.amount))
 
     async def _slow_down(self, strike: Strike, mean_s: float) -> None:
         machine = self._world.machine(strike.nodes[0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from tidelog.sim.cluster.scenario import Effects, Strike
@@ -23,8 +23,8 @@ class NetworkStrikes:
     def effects(self) -> Effects:
         """Returns the functions that carry out these faults, by the fault's name."""
         return {
-            "isolate": self._isolate,
-            "split": self._split,
+            "isolate": lambda strike, _: self._separate(strike.nodes[:1], strike.lasts_s),
+            "split": lambda strike, _: self._separate(strike.nodes, strike.lasts_s),
             "bridge": self._bridge,
             "rival majorities": self._rival_majorities,
             "cut one way": self._cut_one_way,
@@ -41,17 +41,12 @@ class NetworkStrikes:
 
     # -- cuts --------------------------------------------------------------------------------------------------------
 
-    async def _isolate(self, strike: Strike, rng: random.Random) -> None:
-        await self._separate(strike.nodes[:1], strike.lasts_s)
-
-    async def _split(self, strike: Strike, rng: random.Random) -> None:
-        await self._separate(strike.nodes, strike.lasts_s)
-
-    async def _separate(self, group: Iterable[int], lasts_s: float) -> None:
-        group = list(group)
+    async def _separate(self, group: Sequence[int], lasts_s: float) -> None:
         others = [node for node in self._world.swarm.nodes if node not in group]
-        ways = [way for one in group for other in others for way in ((one, other), (other, one))]
-        await self._cut(ways, lasts_s)
+        await self._world.cut([link for node in group for link in self._world.ways(node, others)], lasts_s)
+
+    async def _cut(self, ways: Iterable[tuple[int, ...]], lasts_s: float) -> None:
+        await self._world.cut([self._world.link(*way) for way in ways], lasts_s)
 
     async def _bridge(self, strike: Strike, rng: random.Random) -> None:
         """Splits the brokers into two halves that only one further node reaches."""
@@ -81,7 +76,7 @@ class NetworkStrikes:
 
     async def _flap(self, strike: Strike, rng: random.Random) -> None:
         """Cuts and heals the links of a node again and again."""
-        links = self._links_of(strike.nodes[0])
+        links = self._world.ways(strike.nodes[0])
         for _ in range(1 + int(strike.amount * FLAPS_MAX)):
             for link in links:
                 link.cut()
@@ -90,16 +85,8 @@ class NetworkStrikes:
                 link.heal()
             await asyncio.sleep(0.2 * strike.lasts_s * rng.random())
 
-    async def _cut(self, ways: Iterable[tuple[int, ...]], lasts_s: float) -> None:
-        links = [self._world.link(*way) for way in ways]
-        for link in links:
-            link.cut()
-        await asyncio.sleep(lasts_s)
-        for link in links:
-            link.heal()
-
     async def _clog(self, strike: Strike, rng: random.Random) -> None:
-        links = self._links_of(strike.nodes[0])
+        links = self._world.ways(strike.nodes[0])
         for link in links:
             link.clog()
         await asyncio.sleep(strike.lasts_s)
@@ -109,11 +96,11 @@ class NetworkStrikes:
     async def _swizzle(self, strike: Strike, rng: random.Random) -> None:
         step_s = strike.lasts_s / (2 * len(strike.nodes))
         for node in strike.nodes:
-            for link in self._links_of(node):
+            for link in self._world.ways(node):
                 link.clog()
             await asyncio.sleep(step_s)
         for node in rng.sample(strike.nodes, len(strike.nodes)):
-            for link in self._links_of(node):
+            for link in self._world.ways(node):
                 link.unclog()
             await asyncio.sleep(step_s)
 
@@ -140,16 +127,12 @@ class NetworkStrikes:
             self._world.link(node, other).unclog()
 
     async def _break_frames(self, strike: Strike, rng: random.Random) -> None:
-        with _changed(self._links_of(strike.nodes[0]), break_rate=0.02 + strike.amount * 0.1):
+        with _changed(self._world.ways(strike.nodes[0]), break_rate=0.02 + strike.amount * 0.1):
             await asyncio.sleep(strike.lasts_s)
 
     async def _repeat_frames(self, strike: Strike, rng: random.Random) -> None:
         with _changed(list(self._world.links()), replay_rate=0.05 + strike.amount * 0.3, replay_s_mean=strike.lasts_s):
             await asyncio.sleep(strike.lasts_s)
-
-    def _links_of(self, node: int) -> list[Link]:
-        others = [other for other in self._world.swarm.nodes if other != node]
-        return [self._world.link(*way) for other in others for way in ((node, other), (other, node))]
 
 
 @contextmanager

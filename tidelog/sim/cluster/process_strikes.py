@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import random
+from functools import partial
 
 from msgspec import structs
 
+from tidelog.sim.cluster.keeper import End
 from tidelog.sim.cluster.scenario import Effects, Strike
 from tidelog.sim.cluster.world import World
 from tidelog.sim.kit.machine import ConnectionLost, Machine
@@ -29,34 +31,32 @@ class ProcessStrikes:
     def effects(self) -> Effects:
         """Returns the functions that carry out these faults, by the fault's name."""
         return {
-            "crash": self._crash,
-            "kill": self._kill,
+            "crash": partial(self._down, Machine.cut_power),
+            "kill": partial(self._down, Machine.kill),
             "die at an operation": self._die_at_an_operation,
             "power cut of all": self._cut_power_of_all,
             "crash loop": self._crash_loop,
             "pause": self._pause,
             "pauses in turn": self._pauses_in_turn,
             "relay": self._relay,
-            "stop": self._stop,
+            "stop": partial(self._down, self.stop_in_order),
             "drift": self._drift,
             "jump": self._jump,
         }
 
     # -- ends --------------------------------------------------------------------------------------------------------
 
-    async def _crash(self, strike: Strike, rng: random.Random) -> None:
-        async with self._world.keepers[strike.nodes[0]].down(Machine.cut_power):
-            await asyncio.sleep(strike.lasts_s)
-
-    async def _kill(self, strike: Strike, rng: random.Random) -> None:
-        async with self._world.keepers[strike.nodes[0]].down(Machine.kill):
+    async def _down(self, end: End, strike: Strike, rng: random.Random) -> None:
+        async with self._world.keepers[strike.nodes[0]].down(end):
             await asyncio.sleep(strike.lasts_s)
 
     async def _die_at_an_operation(self, strike: Strike, rng: random.Random) -> None:
         self._world.machine(strike.nodes[0]).disk.crash_at(1 + int(strike.amount**2 * 60))
 
     async def _cut_power_of_all(self, strike: Strike, rng: random.Random) -> None:
-        await asyncio.gather(*(self._crash(_of(strike, node), rng) for node in self._world.swarm.nodes))
+        await asyncio.gather(
+            *(self._down(Machine.cut_power, _of(strike, node), rng) for node in self._world.swarm.nodes)
+        )
 
     async def _crash_loop(self, strike: Strike, rng: random.Random) -> None:
         """Ends a broker again as soon as it is up, several times."""
@@ -96,7 +96,7 @@ class ProcessStrikes:
         for node in sleepers:
             self._world.machine(node).pause()
         await asyncio.sleep(strike.lasts_s)
-        downs = [asyncio.ensure_future(self._crash(_of(strike, node), rng)) for node in losers]
+        downs = [asyncio.ensure_future(self._down(Machine.cut_power, _of(strike, node), rng)) for node in losers]
         for node in others:
             self._world.machine(node).pause()
         for node in sleepers:
@@ -105,10 +105,6 @@ class ProcessStrikes:
         await asyncio.sleep(strike.lasts_s)
         for node in others:
             self._world.machine(node).resume()
-
-    async def _stop(self, strike: Strike, rng: random.Random) -> None:
-        async with self._world.keepers[strike.nodes[0]].down(self.stop_in_order):
-            await asyncio.sleep(strike.lasts_s)
 
     async def stop_in_order(self, machine: Machine) -> None:
         """Stops a broker as a service manager does, killing it after `STOP_S_MAX` seconds."""

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable
 from contextlib import AsyncExitStack
+from functools import partial
 
 from tidelog.model.cluster import NO_LEADER, PartitionInfo
 from tidelog.model.names import OFFSETS_TOPIC
@@ -22,6 +24,9 @@ SESSION_MS = 9_000
 """Default of the setting `broker.session.timeout.ms`, in ms."""
 STEP_S_MAX = 3.0
 
+Role = Callable[[Strike], int | None]
+"""Function that returns the node which has a role when the fault begins; None if there is none."""
+
 
 class RoleStrikes:
     """Carries out the faults that hit a role."""
@@ -32,41 +37,48 @@ class RoleStrikes:
     def effects(self) -> Effects:
         """Returns the functions that carry out these faults, by the fault's name."""
         return {
-            "leader dies": self._leader_dies,
-            "leader sleeps": self._leader_sleeps,
+            "leader dies": partial(self._dies, self._leader),
+            "leader sleeps": partial(self._sleeps, self._leader),
             "leader without followers": self._leader_without_followers,
             "leader without controller": self._leader_without_controller,
             "last one leaves": self._last_one_leaves,
             "lame follower": self._lame_follower,
-            "controller dies": self._controller_dies,
-            "controller sleeps": self._controller_sleeps,
+            "controller dies": partial(self._dies, self._controller),
+            "controller sleeps": partial(self._sleeps, self._controller),
             "controller alone": self._controller_alone,
         }
 
+    # -- any role ----------------------------------------------------------------------------------------------------
+
+    async def _dies(self, role: Role, strike: Strike, rng: random.Random) -> None:
+        """Ends the broker with a role, by a killed process or a power cut, and keeps it down for a while."""
+        if (node := role(strike)) is not None:
+            async with self._world.keepers[node].down(rng.choice((Machine.kill, Machine.cut_power))):
+                await asyncio.sleep(strike.lasts_s)
+
+    async def _sleeps(self, role: Role, strike: Strike, rng: random.Random) -> None:
+        """Pauses the broker with a role for one to three session timeouts, so that it resumes as a zombie."""
+        if (node := role(strike)) is not None:
+            machine = self._world.machine(node)
+            machine.pause()
+            await asyncio.sleep(min(STEP_S_MAX, self._session_s * (1.0 + 2 * rng.random())))
+            machine.resume()
+
     # -- leaders -----------------------------------------------------------------------------------------------------
-
-    async def _leader_dies(self, strike: Strike, rng: random.Random) -> None:
-        if (info := self._led(strike)) is not None:
-            await self._down(int(info.leader), strike.lasts_s, rng)
-
-    async def _leader_sleeps(self, strike: Strike, rng: random.Random) -> None:
-        """Pauses a leader for one to three session timeouts, so that it resumes as a zombie."""
-        if (info := self._led(strike)) is not None:
-            await self._sleep(int(info.leader), rng)
 
     async def _leader_without_followers(self, strike: Strike, rng: random.Random) -> None:
         """Cuts a leader off from its followers, while it still reaches the controller."""
         if (info := self._led(strike)) is not None:
             controller = self._world.truth.image.controller_id
             followers = [int(node) for node in info.replicas if node not in (info.leader, controller)]
-            await self._part(int(info.leader), followers, strike.lasts_s)
+            await self._world.cut(self._world.ways(int(info.leader), followers), strike.lasts_s)
 
     async def _leader_without_controller(self, strike: Strike, rng: random.Random) -> None:
         """Cuts a leader off from the controller, while its followers still reach it."""
         if (info := self._led(strike)) is not None:
             controller = int(self._world.truth.image.controller_id)
             others = [node for node in self._world.swarm.nodes if node not in info.replicas or node == controller]
-            await self._part(int(info.leader), others, strike.lasts_s)
+            await self._world.cut(self._world.ways(int(info.leader), others), strike.lasts_s)
 
     async def _last_one_leaves(self, strike: Strike, rng: random.Random) -> None:
         """Stops the followers one by one, then the leader, which alone has every record; they come back before it."""
@@ -106,19 +118,11 @@ class RoleStrikes:
 
     # -- controllers -------------------------------------------------------------------------------------------------
 
-    async def _controller_dies(self, strike: Strike, rng: random.Random) -> None:
-        if (node := self._controller()) is not None:
-            await self._down(node, strike.lasts_s, rng)
-
-    async def _controller_sleeps(self, strike: Strike, rng: random.Random) -> None:
-        if (node := self._controller()) is not None:
-            await self._sleep(node, rng)
-
     async def _controller_alone(self, strike: Strike, rng: random.Random) -> None:
         """Cuts the controller off from the other voters; brokers that do not vote still reach it."""
-        if (node := self._controller()) is not None:
+        if (node := self._controller(strike)) is not None:
             others = [int(voter.node_id) for voter in self._world.voters if voter.node_id != node]
-            await self._part(node, others, strike.lasts_s)
+            await self._world.cut(self._world.ways(node, others), strike.lasts_s)
 
     # -- who is who --------------------------------------------------------------------------------------------------
 
@@ -126,7 +130,11 @@ class RoleStrikes:
     def _session_s(self) -> float:
         return int(self._world.swarm.settings.get(SESSION, SESSION_MS)) / 1_000
 
-    def _controller(self) -> int | None:
+    def _leader(self, strike: Strike) -> int | None:
+        info = self._led(strike)
+        return None if info is None else int(info.leader)
+
+    def _controller(self, strike: Strike) -> int | None:
         node = int(self._world.truth.image.controller_id)
         return node if node in self._world.keepers else None
 
@@ -143,23 +151,3 @@ class RoleStrikes:
     def _led(self, strike: Strike) -> PartitionInfo | None:
         partitions = self._partitions()
         return partitions[int(strike.amount * len(partitions)) % len(partitions)] if partitions else None
-
-    # -- what is done to them ----------------------------------------------------------------------------------------
-
-    async def _down(self, node: int, lasts_s: float, rng: random.Random) -> None:
-        async with self._world.keepers[node].down(rng.choice((Machine.kill, Machine.cut_power))):
-            await asyncio.sleep(lasts_s)
-
-    async def _sleep(self, node: int, rng: random.Random) -> None:
-        machine = self._world.machine(node)
-        machine.pause()
-        await asyncio.sleep(min(STEP_S_MAX, self._session_s * (1.0 + 2 * rng.random())))
-        machine.resume()
-
-    async def _part(self, node: int, others: list[int], lasts_s: float) -> None:
-        links = [self._world.link(*way) for other in others if other != node for way in ((node, other), (other, node))]
-        for link in links:
-            link.cut()
-        await asyncio.sleep(lasts_s)
-        for link in links:
-            link.heal()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from functools import partial
 
 from tidelog.model.ids import PartitionId
 from tidelog.sim.cluster.blackout import blackout
@@ -41,25 +42,16 @@ class TailStrikes:
     def effects(self) -> Effects:
         """Returns the functions that carry out these faults, by the fault's name."""
         return {
-            "tail of a log": self._of_a_log,
-            "tail of a journal": self._of_a_journal,
-            "tail of log and journal": self._of_both,
+            "tail of a log": partial(self._of_a_partition, in_journals=(False,)),
+            "tail of a journal": partial(self._of_a_partition, in_journals=(True,)),
+            "tail of log and journal": partial(self._of_a_partition, in_journals=(False, True)),
             "tail beside a missing directory": self._beside_a_missing_directory,
             "tail of the metadata log": self._of_the_metadata_log,
         }
 
-    async def _of_a_log(self, strike: Strike, rng: random.Random) -> None:
-        await self._of_a_partition(strike, rng, (False,))
-
-    async def _of_a_journal(self, strike: Strike, rng: random.Random) -> None:
-        await self._of_a_partition(strike, rng, (True,))
-
-    async def _of_both(self, strike: Strike, rng: random.Random) -> None:
-        await self._of_a_partition(strike, rng, (False, True))
-
     # -- partitions --------------------------------------------------------------------------------------------------
 
-    async def _of_a_partition(self, strike: Strike, rng: random.Random, in_journals: tuple[bool, ...]) -> None:
+    async def _of_a_partition(self, strike: Strike, rng: random.Random, *, in_journals: tuple[bool, ...]) -> None:
         victims = self._data_rot.holders(strike, rng)
         async with blackout(self._world, strike, rng, victims, written_back=victims):
             drawn = {one: self._last_copies(one, victims, in_journals) for one in sorted(self._ledger.books)}

@@ -141,6 +141,19 @@ class World:
                 if source != target:
                     yield self.link(source, target)
 
+    def ways(self, node: int, others: Iterable[int] | None = None) -> list[Link]:
+        """Returns the links between a node and others, by default all, in both directions."""
+        others = [other for other in (self.swarm.nodes if others is None else others) if other != node]
+        return [self.link(*way) for other in others for way in ((node, other), (other, node))]
+
+    async def cut(self, links: Sequence[Link], lasts_s: float) -> None:
+        """Cuts these links for a while."""
+        for link in links:
+            link.cut()
+        await asyncio.sleep(lasts_s)
+        for link in links:
+            link.heal()
+
     # -- what there is -----------------------------------------------------------------------------------------------
 
     def running(self) -> Iterator[tuple[int, Machine]]:
