@@ -37,6 +37,7 @@ from tidelog.sim.cluster.traffic import Traffic
 from tidelog.sim.cluster.truth import Truth
 from tidelog.sim.cluster.world import World
 from tidelog.sim.kit.seeds import stream
+from tidelog.sim.kit.tasks import cancel_all, raise_failures
 
 FINISH_S_MAX = 60.0
 """Seconds that clients may need on a healthy cluster to learn the outcome of every batch that they sent."""
@@ -126,10 +127,7 @@ class Data:
 
     async def close(self) -> None:
         """Cancels the tasks of all clients."""
-        tasks = [*self._clients, *([self._work] if self._work is not None else [])]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_all([*self._clients, *([self._work] if self._work is not None else [])])
 
     # -- the end -----------------------------------------------------------------------------------------------------
 
@@ -161,9 +159,7 @@ class Data:
             if self._world.true_time > deadline_s:
                 break
             await asyncio.sleep(LOOK_S)
-        for task in [*self._clients, self._work]:
-            if task.done() and not task.cancelled():
-                task.result()
+        raise_failures([*self._clients, self._work])
         if left or not self._work.done():
             self._truth.violate("clients", f"do not get through within {FINISH_S_MAX:.0f} s: {left}")
             return False

@@ -30,6 +30,7 @@ from tidelog.sim.cluster.traffic import DATA
 from tidelog.sim.cluster.world import PEER_PORT, World, address_of
 from tidelog.sim.kit.machine import Machine
 from tidelog.sim.kit.network_pipe import SimConnection
+from tidelog.sim.kit.tasks import cancel_all
 from tidelog.transport.peer import Hello
 from tidelog.transport.peer.frames import Frame, Kind, pack
 
@@ -215,9 +216,7 @@ class ForgedStrikes:
         with self._overheard(overhear):
             calls = [asyncio.ensure_future(stranger.call_all()) for stranger in strangers]
             await asyncio.sleep(strike.lasts_s)
-            for call in calls:
-                call.cancel()
-            await asyncio.gather(*calls, return_exceptions=True)
+            await cancel_all(calls)
         for stranger in strangers:
             stranger.close()
 

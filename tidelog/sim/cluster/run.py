@@ -6,10 +6,8 @@ founders start -> come up -> faults and orders, side by side -> healing -> the l
 from __future__ import annotations
 
 import asyncio
-import gc
 import traceback
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 from structlog.testing import capture_logs
 
@@ -36,6 +34,7 @@ from tidelog.sim.cluster.truth import Truth
 from tidelog.sim.cluster.watch import Watch
 from tidelog.sim.cluster.world import World
 from tidelog.sim.kit import loop as sim_loop
+from tidelog.sim.kit.collection import no_collection
 from tidelog.sim.kit.loop import SimLoop
 from tidelog.sim.kit.outcome import Outcome
 from tidelog.sim.kit.process import owned_task
@@ -81,7 +80,7 @@ def run_scenario(scenario: Scenario, *, keeps_events: bool = False) -> Outcome:
     truth = Truth([*all_rules(), ledger])
     ledger.attach(truth)
     run = Run(scenario, truth, ledger)
-    with capture_logs() as logs, _no_collection():
+    with capture_logs() as logs, no_collection():
         try:
             sim_loop.run(run.run, scenario.seed)
         except Exception as error:  # noqa: BLE001 - the batch goes on, the seed has failed
@@ -102,19 +101,6 @@ def run_scenario(scenario: Scenario, *, keeps_events: bool = False) -> Outcome:
         run.records_acknowledged,
         tuple(truth.events) if truth.violations or keeps_events else (),
     )
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Turns garbage collection off during a run, so that its timing cannot affect the run."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
-        gc.collect()  # all of it: what the run's last frames still hold would be old by the next time
 
 
 class Run:

@@ -19,6 +19,7 @@ from tidelog.sim.kit.medium import Medium
 from tidelog.sim.kit.network import SimNetwork
 from tidelog.sim.kit.network_link import Link
 from tidelog.sim.kit.seeds import stream
+from tidelog.sim.kit.tasks import cancel_all, raise_failures
 from tidelog.transport.peer import ClusterSecret
 
 T = TypeVar("T")
@@ -92,9 +93,7 @@ class World:
 
     async def close(self) -> None:
         """Switches all machines off."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel_all(self._tasks)
         for keeper in self.keepers.values():
             if keeper.machine.has_life:
                 await keeper.machine.cut_power()
@@ -125,9 +124,7 @@ class World:
 
     def check_keepers(self) -> None:
         """Raises the error that a service manager task failed with, if any."""
-        for task in self._tasks:
-            if task.done() and not task.cancelled():
-                task.result()
+        raise_failures(self._tasks)
 
     # -- the network -------------------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from tidelog.sim.groups.plan import Scenario
 from tidelog.sim.groups.shared_log import LedLog, SharedLog
 from tidelog.sim.kit.environment import SimClock, SimEntropy
 from tidelog.sim.kit.machine import ConnectionLost
+from tidelog.sim.kit.tasks import cancel_all
 
 T = TypeVar("T")
 NODES = 3
@@ -91,9 +92,7 @@ class Brokers:
                 raise ConnectionLost
             return asking.result()
         finally:
-            for task in (asking, dying):
-                task.cancel()
-            await asyncio.gather(asking, dying, return_exceptions=True)
+            await cancel_all((asking, dying))
 
     # -- what happens ------------------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from tidelog.sim.kit.loop import run
 from tidelog.sim.kit.machine import ConnectionLost
 from tidelog.sim.kit.outcome import ScenarioOutcome
 from tidelog.sim.kit.seeds import stream
+from tidelog.sim.kit.tasks import cancel_all
 
 Outcome: TypeAlias = ScenarioOutcome[Scenario]
 SETTLED_S_MAX = 10.0
@@ -66,9 +67,7 @@ class Run:
             await self._settle()
             await self._look_at_offsets()
         finally:
-            for task in seats:
-                task.cancel()
-            await asyncio.gather(*seats, return_exceptions=True)
+            await cancel_all(seats)
             self._post.is_calm = True
             await self._post.drain()
             await self._brokers.close()
@@ -84,8 +83,7 @@ class Run:
                 if not life.cancelled():
                     life.result()
             finally:
-                life.cancel()
-                await asyncio.gather(life, return_exceptions=True)
+                await cancel_all((life,))
             await asyncio.sleep(0.2 * self._world.rng.random())
 
     # -- what happens ------------------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from tidelog.sim.kit.medium import Medium
 from tidelog.sim.kit.network import SimNetwork
 from tidelog.sim.kit.process import owned_task
 from tidelog.sim.kit.seeds import stream
+from tidelog.sim.kit.tasks import cancel_all, raise_failures
 from tidelog.sim.sweep.cases import Plan, Stop
 from tidelog.sim.sweep.copies import Content
 
@@ -100,17 +101,11 @@ class Brokers:
         returns True if all are ready."""
         deadline_s = asyncio.get_running_loop().time() + seconds_max
         while not all(machine.is_up for machine in self.machines.values()):
-            self._check()
+            raise_failures(self._tasks)
             if asyncio.get_running_loop().time() > deadline_s or gives_up():
                 return False
             await asyncio.sleep(LOOK_S)
         return True
-
-    def _check(self) -> None:
-        """Raises the error that a service manager task failed with, if any."""
-        for task in self._tasks:
-            if task.done() and not task.cancelled():
-                task.result()
 
     def words(self) -> dict[int, str]:
         """Returns why each broker is not ready, as it says itself; ready brokers are left out."""
@@ -161,9 +156,7 @@ class Brokers:
 
     async def close(self) -> None:
         """Switches all machines off."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel_all(self._tasks)
         for machine in self.machines.values():
             if machine.has_life:
                 await machine.kill()

@@ -6,9 +6,7 @@ alone, and rounds may be spread over processes.
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -17,6 +15,7 @@ from structlog.testing import capture_logs
 
 from tidelog.sim.kit import loop
 from tidelog.sim.kit.batches import spread
+from tidelog.sim.kit.collection import no_collection
 from tidelog.sim.kit.seeds import stream
 from tidelog.sim.sweep import metadata, partitions
 from tidelog.sim.sweep.cases import Case, Damage, Plan, Protocol, Variant, Where, draw_patterns
@@ -91,7 +90,7 @@ def write(plan: Plan, size: int) -> Written:
 
 def play(written: Written, series: Series, one: Round) -> Played:
     """Runs a round."""
-    with capture_logs() as logs, _no_collection():
+    with capture_logs() as logs, no_collection():
         try:
             results, broken = _play_cases(written, one), []
         except Exception as error:  # noqa: BLE001 - whatever broke one round is told, and the other rounds are played
@@ -113,19 +112,6 @@ def _unforeseen(logs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for entry in logs:
         if isinstance(error := entry.get("exc_info"), Exception) and entry.get("task"):
             yield f"{entry.get('event')}: {entry['task']}: {type(error).__name__}: {error}"
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Turns garbage collection off during a round, so that its timing cannot affect the run."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
-        gc.collect()
 
 
 def play_all(many: Sequence[Series], jobs: int, only: int | None = None) -> Iterator[Played]:

@@ -31,6 +31,7 @@ from tidelog.sim.cluster.group_traffic import GroupTraffic
 from tidelog.sim.cluster.groups.rules import NOT_OWNED, STALE, GroupRules
 from tidelog.sim.kit.machine import ConnectionLost
 from tidelog.sim.kit.process import outside
+from tidelog.sim.kit.tasks import cancel_all
 
 TRIP_S_MAX = 0.005
 """Longest time in seconds that a request is under way, unless its sender is paused meanwhile."""
@@ -88,9 +89,7 @@ class Post:
 
     async def close(self) -> None:
         """Cancels the requests that are still under way."""
-        for task in self._under_way:
-            task.cancel()
-        await asyncio.gather(*self._under_way, return_exceptions=True)
+        await cancel_all(self._under_way)
 
 
 async def _deliver(anywhere: AnyBroker, rules: GroupRules, request: Asked, timeout_s: float) -> GroupAnswer:

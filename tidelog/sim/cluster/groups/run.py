@@ -27,6 +27,7 @@ from tidelog.sim.cluster.truth import Truth
 from tidelog.sim.cluster.world import World
 from tidelog.sim.kit.loop import SimLoop
 from tidelog.sim.kit.seeds import stream
+from tidelog.sim.kit.tasks import cancel_all
 
 STABLE_S_MAX = 10.0
 """The seconds that a group may take to settle on a healthy cluster, once the sessions of dead members are over."""
@@ -222,9 +223,7 @@ class Groups:
 
     async def close(self) -> None:
         """Ends the tasks of all members."""
-        for task in self._joining:
-            task.cancel()
-        await asyncio.gather(*self._joining, return_exceptions=True)
+        await cancel_all(self._joining)
         for group in self._groups:
             for slot in group.slots:
                 await slot.end()
