@@ -8,8 +8,8 @@ brokers have a table of where a message names its sender; the simulator does not
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -63,23 +63,20 @@ FIRST_ID: Final = 3 << 62
 
 def read(frame: bytes) -> tuple[Frame, Message] | None:
     """Decodes a request or notification; returns None for any other frame."""
-    try:
-        parts = unpack(memoryview(frame))
-    except BadFrame:
-        return None
-    if parts.kind not in (Kind.REQUEST, Kind.NOTIFY):
-        return None
-    message = msgspec.msgpack.decode(parts.header)
-    return (parts, message) if isinstance(message, dict) and "type" in message else None
+    return _read(frame, Kind.REQUEST, Kind.NOTIFY)
 
 
 def read_answer(frame: bytes) -> tuple[Frame, Message] | None:
     """Decodes an answer that carries a message; returns None for any other frame."""
+    return _read(frame, Kind.ANSWER)
+
+
+def _read(frame: bytes, *kinds: Kind) -> tuple[Frame, Message] | None:
     try:
         parts = unpack(memoryview(frame))
     except BadFrame:
         return None
-    if parts.kind is not Kind.ANSWER or not len(parts.header):
+    if parts.kind not in kinds or not len(parts.header):
         return None
     message = msgspec.msgpack.decode(parts.header)
     return (parts, message) if isinstance(message, dict) and "type" in message else None
@@ -93,11 +90,7 @@ def rewritten(parts: Frame, message: Message, payload: memoryview) -> bytes:
 def with_unheard_number(message: Message, rng: random.Random) -> Message | None:
     """Returns the message with one number replaced by a value that no field of any message can hold; None if it has no
     number."""
-    places = list(_numbers(message, ()))
-    if not places:
-        return None
-    path, _ = rng.choice(places)
-    return {**message, path[0]: _put(message[path[0]], path[1:], rng.choice(UNHEARD))}
+    return _with_number(message, rng, lambda _: rng.choice(UNHEARD))
 
 
 def answers_another(message: Message, other: Message) -> bool:
@@ -185,17 +178,23 @@ def of_another_epoch(message: Message, caller: int, image: ClusterImage, rng: ra
 def with_impossible_number(message: Message, rng: random.Random) -> Message | None:
     """Returns the message with one number replaced by a huge or a negative one; None if it has no number. A ballot may
     keep the engine id in its lower bits."""
+    return _with_number(message, rng, lambda number: _impossible(number, rng))
+
+
+def _impossible(number: int, rng: random.Random) -> int:
+    huge = rng.choice(HUGE)
+    is_ballot = number >> NUMBER_BITS > 0 and rng.random() < 0.5
+    if rng.random() < 0.3:
+        return rng.choice(NEGATIVE)
+    return min((huge << NUMBER_BITS | number % (1 << NUMBER_BITS)) if is_ballot else huge, 2**64 - 1)
+
+
+def _with_number(message: Message, rng: random.Random, other: Callable[[int], int]) -> Message | None:
     places = list(_numbers(message, ()))
     if not places:
         return None
     path, number = rng.choice(places)
-    huge = rng.choice(HUGE)
-    is_ballot = number >> NUMBER_BITS > 0 and rng.random() < 0.5
-    if rng.random() < 0.3:
-        other = rng.choice(NEGATIVE)
-    else:
-        other = min((huge << NUMBER_BITS | number % (1 << NUMBER_BITS)) if is_ballot else huge, 2**64 - 1)
-    return {**message, path[0]: _put(message[path[0]], path[1:], other)}
+    return cast("Message", _put(message, path, other(number)))
 
 
 def _numbers(whole: object, path: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], int]]:
