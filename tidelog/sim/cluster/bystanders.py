@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import random
+from abc import abstractmethod
+from typing import ClassVar
 
 from tidelog.broker.broker import Broker
 from tidelog.checker.operations import Prefix
@@ -17,28 +19,37 @@ from tidelog.sim.broker.administrators import NowAndThen
 from tidelog.sim.cluster.clients import AnyBroker, ClusterHistory
 from tidelog.sim.cluster.shadows import held
 
-READS_PER_S = 10.0
-DELETIONS_PER_S = 1.0
 READ_BYTES = 4_096
 WAIT_S = 0.5
 
 
-class CopyReader(NowAndThen):
-    """Client that now and then reads some batches from the copy of one broker, and checks that they are the committed
-    ones."""
+class Bystander(NowAndThen):
+    """Client that now and then does something with one partition, at any broker."""
+
+    PER_S: ClassVar[float]
 
     def __init__(
         self, partition: TopicPartition, anywhere: AnyBroker, history: ClusterHistory, rng: random.Random
     ) -> None:
-        super().__init__(READS_PER_S, rng)
+        super().__init__(self.PER_S, rng)
         self._partition = partition
         self._anywhere = anywhere
         self._history = history
 
     async def _do(self) -> None:
-        await self._anywhere.call(self._read)
+        await self._anywhere.call(self._act)
 
-    async def _read(self, broker: Broker) -> None:
+    @abstractmethod
+    async def _act(self, broker: Broker) -> None: ...
+
+
+class CopyReader(Bystander):
+    """Client that now and then reads some batches from the copy of one broker, and checks that they are the committed
+    ones."""
+
+    PER_S = 10.0
+
+    async def _act(self, broker: Broker) -> None:
         where = self._partition
         copy = broker.data.local_copy(PartitionId(broker.topic(where.topic).topic_id, where.partition))
         if copy is None:
@@ -53,21 +64,12 @@ class CopyReader(NowAndThen):
             self._history.violate(f"{where}: node {fetched.replica} does not show what is committed from {offset} on")
 
 
-class Deleter(NowAndThen):
+class Deleter(Bystander):
     """Client that now and then deletes the records before a drawn offset, on all replicas."""
 
-    def __init__(
-        self, partition: TopicPartition, anywhere: AnyBroker, history: ClusterHistory, rng: random.Random
-    ) -> None:
-        super().__init__(DELETIONS_PER_S, rng)
-        self._partition = partition
-        self._anywhere = anywhere
-        self._history = history
+    PER_S = 1.0
 
-    async def _do(self) -> None:
-        await self._anywhere.call(self._delete)
-
-    async def _delete(self, broker: Broker) -> None:
+    async def _act(self, broker: Broker) -> None:
         where = self._partition
         partition = broker.partition(*where)
         extent = await partition.extent()
