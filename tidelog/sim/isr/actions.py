@@ -29,7 +29,7 @@ from tidelog.sim.isr.process import Process
 from tidelog.sim.isr.repairing import Repairing as World
 from tidelog.sim.isr.wire import CONTROLLER
 
-Action = Callable[[World, Dice], None]
+Action = Callable[[World, Dice], object]
 CUTS_MAX = 3
 
 
@@ -97,22 +97,6 @@ def start(world: World, dice: Dice) -> None:
 # -- the network -------------------------------------------------------------------------------------------------------
 
 
-def arrive(world: World, dice: Dice) -> None:
-    world.wire.deliver_oldest(dice)
-
-
-def arrive_late(world: World, dice: Dice) -> None:
-    world.truth.saw("a message is overtaken", world.wire.deliver_any(dice))
-
-
-def lose(world: World, dice: Dice) -> None:
-    world.truth.saw("a message is lost", world.wire.lose(dice))
-
-
-def repeat(world: World, dice: Dice) -> None:
-    world.truth.saw("a message comes twice", world.wire.repeat(dice))
-
-
 def cut(world: World, dice: Dice) -> None:
     """Cuts one direction between two brokers, or between a broker and the controller."""
     ends = [CONTROLLER, *world.current]
@@ -130,7 +114,7 @@ def mend(world: World, dice: Dice) -> None:
 ACTIONS: dict[str, Action] = {
     "produce": _leading(lambda world, process, _: world.produce(process)),
     "fetch": _any(lambda world, process, _: world.fetch(process)),
-    "arrive": arrive,
+    "arrive": lambda world, dice: world.wire.deliver_oldest(dice),
     "sync": _any(lambda world, process, dice: world.sync(process, dice)),
     "learn": _any(learn),
     "tick": _leading(lambda world, process, _: world.tick(process)),
@@ -138,9 +122,9 @@ ACTIONS: dict[str, Action] = {
     "round": round_of,
     "start": start,
     "fence": lambda world, dice: world.fence(dice.pick([*world.current])),
-    "arrive_late": arrive_late,
-    "lose": lose,
-    "repeat": repeat,
+    "arrive_late": lambda world, dice: world.truth.saw("a message is overtaken", world.wire.deliver_any(dice)),
+    "lose": lambda world, dice: world.truth.saw("a message is lost", world.wire.lose(dice)),
+    "repeat": lambda world, dice: world.truth.saw("a message comes twice", world.wire.repeat(dice)),
     "give_up": _leading(lambda world, process, _: world.give_up(process)),
     "cut": cut,
     "mend": mend,

@@ -6,7 +6,7 @@ has one request under way at a time; here there are as many as the steps make, w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tidelog.model.cluster import NO_LEADER
@@ -81,8 +81,7 @@ class Replication(World):
         return None if leader == NO_LEADER else self.processes.get(image.brokers[NodeId(leader)].incarnation)
 
     def _ask(self, process: Process, core: IsrFollower, fetch: isr.Fetch) -> None:
-        leader, leader_epoch, broker_epoch = self._leader_of(process), core.leader_epoch, process.broker_epoch
-        damaged, start = [*process.disk.faulty], process.disk.start
+        leader, leader_epoch, event_at = self._leader_of(process), core.leader_epoch, self._event_of(process, fetch)
         if leader is None:
             return
 
@@ -91,18 +90,7 @@ class Replication(World):
             if leading is None:
                 self.truth.saw("a fetch of another epoch is refused")
                 return
-            verdict, effects = leading.fetched(
-                isr.FollowerFetched(
-                    process.node,
-                    broker_epoch,
-                    fetch.fetch_offset,
-                    fetch.durable_offset,
-                    fetch.last_fetched_epoch,
-                    self.now_ms,
-                    leader.disk.may_repair(damaged),
-                    start,
-                )
-            )
+            verdict, effects = leading.fetched(isr.FollowerFetched(*event_at(leader)))
             self.execute(leader, effects)
             if dice.chance(PARKED):
                 self.wire.send(
@@ -186,27 +174,22 @@ class Replication(World):
             self.react(process, process.following.step(Flushed(acknowledged)))
 
     def _report(self, process: Process, core: IsrFollower, effect: isr.ReportFlushed) -> None:
-        leader, leader_epoch, broker_epoch = self._leader_of(process), core.leader_epoch, process.broker_epoch
-        damaged, start = [*process.disk.faulty], process.disk.start
+        leader, leader_epoch, event_at = self._leader_of(process), core.leader_epoch, self._event_of(process, effect)
         if leader is None:
             return
 
         def arrive(_: Dice) -> None:
             leading = _leading(leader, leader_epoch)
             if leading is not None:
-                event = isr.FollowerFlushed(
-                    process.node,
-                    broker_epoch,
-                    effect.fetch_offset,
-                    effect.durable_offset,
-                    effect.last_fetched_epoch,
-                    self.now_ms,
-                    leader.disk.may_repair(damaged),
-                    start,
-                )
-                self.execute(leader, leading.step(event))
+                self.execute(leader, leading.step(isr.FollowerFlushed(*event_at(leader))))
 
         self.wire.send(process.node, leader.node, arrive)
+
+    def _event_of(self, process: Process, told: isr.Fetch | isr.ReportFlushed) -> Callable[[Process], tuple[Any, ...]]:
+        """Returns a function that makes the fields of a follower's event, as it is sent now, when a leader gets it."""
+        damaged, start = [*process.disk.faulty], process.disk.start
+        ends = process.node, process.broker_epoch, told.fetch_offset, told.durable_offset, told.last_fetched_epoch
+        return lambda leader: (*ends, self.now_ms, leader.disk.may_repair(damaged), start)
 
 
 def _leading(process: Process, leader_epoch: int) -> IsrLeader | None:
