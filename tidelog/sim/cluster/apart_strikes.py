@@ -19,7 +19,7 @@ from tidelog.broker.paxos.comparison import ACCOUNTED
 from tidelog.model.ids import PartitionId
 from tidelog.sim.cluster.blackout import blackout
 from tidelog.sim.cluster.data_rot import DataRot, durable_files
-from tidelog.sim.cluster.good_copies import Copy, GoodCopies
+from tidelog.sim.cluster.good_copies import Copy, GoodCopies, catalog_of
 from tidelog.sim.cluster.ledger import Ledger
 from tidelog.sim.cluster.scenario import Effects, Strike
 from tidelog.sim.cluster.tail_strikes import damage
@@ -100,7 +100,7 @@ class ApartStrikes:
                 rot.lose_directory(medium, f"{log_directory(end.partition_id)}/{JOURNAL}")
             else:
                 rot.truncate(medium, end.path, end.position)
-                rot.truncate(medium, _catalog_of(end.path), end.row_position)
+                rot.truncate(medium, catalog_of(end.path), end.row_position)
             self._ledger.forgets(end.partition_id, node)
             self._world.truth.note(strike.kind, node, *end)
             self._world.truth.saw("logs and journals hit apart")
@@ -122,13 +122,9 @@ class ApartStrikes:
         told = {row.position for row in rows if row.kind == Kind.BATCH and row.number >= ACCOUNTED}
         path = max(path for path in journal if path.endswith(".log"))
         found = None
-        for slot, (name, row) in enumerate(pairwise(codec.bodies(journal[_catalog_of(path)]))):
+        for slot, (name, row) in enumerate(pairwise(codec.bodies(journal[catalog_of(path)]))):
             if name is None or row is None or name.kind != Kind.NAME:
                 continue
             if row.position in told:
                 found = JournalEnd(partition_id, path, row.file_position, slot * ROW_BYTES)
         return found
-
-
-def _catalog_of(path: str) -> str:
-    return path.removesuffix(".log") + ".catalog"

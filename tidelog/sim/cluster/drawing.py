@@ -1,4 +1,5 @@
-"""Draws the scenario of a seed."""
+"""Draws the scenario of a seed. Numbers are rounded to 4 decimals, so that a scenario printed as JSON is short and
+reads back exactly."""
 
 from __future__ import annotations
 
@@ -144,7 +145,7 @@ def _draw_swarm(rng: random.Random) -> Swarm:
     return Swarm(
         voters=voters,
         learners=rng.choices((0, 1, 2), (4, 4, 2))[0],
-        chaos_s=_round(rng.uniform(1.5, 7.0)),
+        chaos_s=round(rng.uniform(1.5, 7.0), 4),
         delay_min_s=delay_min_s,
         delay_mean_s=delay_min_s + rng.choice((0.002, 0.005) if storm else (0.0005, 0.002, 0.01, 0.03)),
         disk_delay_s=rng.choice((0.0005, 0.002) if storm else (0.0005, 0.002, 0.01)),
@@ -190,11 +191,11 @@ def _draw_strikes(rng: random.Random, swarm: Swarm, known: dict[str, float]) -> 
 def _draw_strike(rng: random.Random, swarm: Swarm, kind: str) -> Strike:
     nodes = rng.sample(swarm.nodes, len(swarm.nodes))
     return Strike(
-        at_s=_round(rng.uniform(0.0, swarm.chaos_s)),
+        at_s=round(rng.uniform(0.0, swarm.chaos_s), 4),
         kind=kind,
         nodes=tuple(nodes[: rng.randint(1, len(nodes))]),
-        lasts_s=_round(rng.choice((0.05, 0.5, 2.0)) * rng.uniform(0.5, 2.0)),
-        amount=_round(rng.random()),
+        lasts_s=round(rng.choice((0.05, 0.5, 2.0)) * rng.uniform(0.5, 2.0), 4),
+        amount=round(rng.random(), 4),
     )
 
 
@@ -211,7 +212,7 @@ def _draw_orders(rng: random.Random, swarm: Swarm, known: dict[str, float]) -> l
     rate = rng.choice((0.5, 2.0, 5.0))
     return [
         Order(
-            at_s=_round(rng.uniform(0.0, swarm.chaos_s)),
+            at_s=round(rng.uniform(0.0, swarm.chaos_s), 4),
             kind=rng.choices(kinds, weights)[0],
             via=rng.choice(swarm.nodes),
             target=rng.randrange(1_000_000),
@@ -219,8 +220,3 @@ def _draw_orders(rng: random.Random, swarm: Swarm, known: dict[str, float]) -> l
         )
         for _ in range(1 + int(rate * swarm.chaos_s))
     ]
-
-
-def _round(value: float) -> float:
-    """Rounds to 4 decimals, so that a scenario printed as JSON is short and reads back exactly."""
-    return round(value, 4)

@@ -57,7 +57,7 @@ def end_of(partition_id: PartitionId, files: Mapping[str, bytes]) -> int:
     all the same.
     """
     paths = _connected(files)
-    rows = [row for path in paths for row in RowCodec(partition_id).bodies(files[_catalog_of(path)]) if row is not None]
+    rows = [row for path in paths for row in RowCodec(partition_id).bodies(files[catalog_of(path)]) if row is not None]
     spans = [(row.first_offset, row.next_offset) for row in rows]
     spans += [span for path in paths for span in _sound_spans(path, files[path])]
     start = max((row.start_offset for row in rows), default=0)
@@ -86,7 +86,8 @@ def _is_sound(batch: bytes) -> bool:
     return True
 
 
-def _catalog_of(path: str) -> str:
+def catalog_of(path: str) -> str:
+    """Returns the path of a segment's catalog, given that of its log file."""
     return path.removesuffix(".log") + ".catalog"
 
 

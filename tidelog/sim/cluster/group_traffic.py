@@ -156,7 +156,7 @@ def _draw_member(rng: random.Random, name: str, topics: tuple[str, ...], assigno
         assignor=assignor,
         session_timeout_ms=rng.choice((500, 800, 1_500, 3_000)),
         rebalance_timeout_ms=rng.choice((400, 1_000, 3_000)),
-        joins_s=_round(rng.choice((0.0, 0.0, 1.0, 3.0)) * rng.random()),
+        joins_s=round(rng.choice((0.0, 0.0, 1.0, 3.0)) * rng.random(), 4),
         handling_s=rng.choice((0.001, 0.01, 0.05)),
         commits_every_s=rng.choice((0.0, 0.0, 0.05, 0.3)),
         wait_ms=rng.choice((0, 100, 1_000)),
@@ -199,12 +199,12 @@ def draw_mishaps(seed: int, groups: GroupTraffic, chaos_s: float) -> list[Mishap
     weights = [MISHAPS[kind] for kind in kinds]
     return [
         Mishap(
-            at_s=_round(rng.uniform(0.3, chaos_s)),
+            at_s=round(rng.uniform(0.3, chaos_s), 4),
             kind=rng.choices(kinds, weights)[0],
             group=rng.randrange(len(groups.groups)),
             member=rng.randrange(6),
-            lasts_s=_round(rng.choice((0.1, 0.7, 1.5)) * rng.uniform(0.5, 2.0)),
-            amount=_round(rng.random()),
+            lasts_s=round(rng.choice((0.1, 0.7, 1.5)) * rng.uniform(0.5, 2.0), 4),
+            amount=round(rng.random(), 4),
         )
         for _ in range(rng.randint(1, 2 + int(3 * chaos_s)))
     ]
@@ -242,7 +242,3 @@ def simpler_groups(traffic: GroupTraffic) -> Iterator[GroupTraffic]:
 
 def _with(traffic: GroupTraffic, index: int, group: GroupPlan) -> GroupTraffic:
     return structs.replace(traffic, groups=(*traffic.groups[:index], group, *traffic.groups[index + 1 :]))
-
-
-def _round(value: float) -> float:
-    return round(value, 4)

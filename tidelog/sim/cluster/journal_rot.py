@@ -151,7 +151,11 @@ def payloads_in(
 def pieces_in(partition_id: PartitionId, files: Mapping[str, bytes]) -> Iterator[list[Piece]]:
     """Yields the pieces of a journal's files that may rot, for each file that has any."""
     known = known_durable(partition_id, files)
-    rows = {path: list(RowCodec(partition_id).bodies(content)) for path, content in files.items() if _is_catalog(path)}
+    rows = {
+        path: list(RowCodec(partition_id).bodies(content))
+        for path, content in files.items()
+        if path.endswith(".catalog")
+    }
     newest = max((row.durable for found in rows.values() for row in found if row is not None), default=0)
     for path, content in files.items():
         if path in rows:
@@ -164,10 +168,6 @@ def pieces_in(partition_id: PartitionId, files: Mapping[str, bytes]) -> Iterator
             pieces = [Piece(path, 0, len(content))] if content else []
         if pieces:
             yield pieces
-
-
-def _is_catalog(path: str) -> bool:
-    return path.endswith(".catalog")
 
 
 def entries_in(path: str, content: bytes) -> Iterator[tuple[int, RecordBatch]]:
