@@ -13,15 +13,11 @@ Four real behaviours follow:
 
 from __future__ import annotations
 
-from collections import deque
-
 from tidelog.sim.kit.choices import CrashChoices
 
 SECTOR_BYTES = 512
 """Bytes in a sector, which a drive writes whole or not at all."""
 
-OLD_CONTENT_MAX = 16
-"""Overwritten pieces that a file remembers, so that a stale one can be brought back."""
 
 Pending = tuple[int, int, bytes | None]
 """Unsynced change as (sequence, position, payload); without a payload, the file's length becomes `position`."""
@@ -30,14 +26,13 @@ Pending = tuple[int, int, bytes | None]
 class FileNode:
     """The bytes of a file (an inode), independent of its names."""
 
-    __slots__ = ("data", "durable", "has_failed_sync", "number", "overwritten", "pending", "unreadable")
+    __slots__ = ("data", "durable", "has_failed_sync", "number", "pending", "unreadable")
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.data = bytearray()
         self.durable = bytearray()
         self.pending: list[Pending] = []
-        self.overwritten: deque[tuple[int, bytes]] = deque(maxlen=OLD_CONTENT_MAX)
         self.unreadable: list[tuple[int, int]] = []
         self.has_failed_sync = False
 
@@ -57,13 +52,8 @@ class FileNode:
             if payload is None:
                 resize(self.durable, position)
             else:
-                self._persist(position, payload)
+                put(self.durable, position, payload)
         self.pending.clear()
-
-    def _persist(self, position: int, payload: bytes) -> None:
-        if position < len(self.durable) and payload:
-            self.overwritten.append((position, bytes(self.durable[position : position + len(payload)])))
-        put(self.durable, position, payload)
 
     def settle(self, choices: CrashChoices, filler: bytes) -> None:
         """Applies those of the pending changes to the durable content that `choices` lets through, and forgets the
@@ -75,7 +65,7 @@ class FileNode:
             else:
                 for start, piece in _surviving(sequence, position, payload, choices):
                     resize(self.durable, max(len(self.durable), start), filler)
-                    self._persist(start, piece)
+                    put(self.durable, start, piece)
         self.pending.clear()
 
     def drop_cache(self) -> None:

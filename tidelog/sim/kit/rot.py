@@ -37,17 +37,6 @@ def make_unreadable(medium: Medium, path: str, position: int, size: int) -> None
     _take(medium, path, "unreadable_range").unreadable.append((position, position + size))
 
 
-def make_stale(medium: Medium, path: str) -> bool:
-    """Brings the newest overwritten piece of the file back, as after a write that the drive lost. Returns False if
-    there is none."""
-    node = medium.walk()[path]
-    if not node.overwritten:
-        return False
-    position, old = node.overwritten.pop()
-    overwrite(medium, path, position, old)
-    return True
-
-
 def lose(medium: Medium, path: str) -> None:
     """Removes the file, name and all."""
     _take(medium, path, "lost_file")

@@ -65,16 +65,6 @@ def test_unreadable_ranges_give_eio_until_written(disk: SimDisk) -> None:
     assert file.pread(3, 600) == b"new"
 
 
-def test_a_stale_block_is_the_version_before(disk: SimDisk) -> None:
-    assert not rot.make_stale(disk.medium, "a")
-    file = disk.open("a")
-    for version in (b"1", b"2"):
-        file.pwritev([version * 512], 0)
-        file.sync()
-    assert rot.make_stale(disk.medium, "a")
-    assert content(disk.crash(), "a") == b"1" * 512 + b"a" * 512
-
-
 def test_lose_and_swap(disk: SimDisk) -> None:
     rot.swap(disk.medium, "a", "b")
     assert content(disk, "a") == b"b" * 1024
