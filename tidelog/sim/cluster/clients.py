@@ -104,20 +104,11 @@ class ClusterHistory(History):
         topic, book = self._ledger.topic_of(partition), self._ledger.book_of(partition)
         return topic is not None and topic.configs.get(UNCLEAN) == "true" and not (book is not None and book.is_paxos)
 
-    def show(
-        self,
-        poll: int,
-        partition: TopicPartition,
-        records: Sequence[tuple[int, bytes]],
-        *,
-        high_watermark: int,
-        epoch: int,
-        rebalanced: Iterable[str] = (),
-    ) -> None:
+    def show(self, poll: int, partition: TopicPartition, records: Sequence[tuple[int, bytes]], **facts: Any) -> None:
         if self.is_unclean(partition):  # an earlier leader may still show what is lost
             self.recorder.complete(poll, "fail")
             return
-        super().show(poll, partition, records, high_watermark=high_watermark, epoch=epoch, rebalanced=rebalanced)
+        super().show(poll, partition, records, **facts)
         if records:
             self._check(partition, records[-1][0] + 1, "shown")
             self._check_given_up(partition, [offset for offset, _ in records])

@@ -69,6 +69,10 @@ class _End:
     """An end of a connection: for the process its `FrameConnection`, for the network its `FrameReceiver`."""
 
     def __init__(self, connection: FrameConnection, context: contextvars.Context) -> None:
+        self.remote = connection.remote
+        self.own_name = connection.own_name
+        self.peer_name = connection.peer_name
+        self.certificates = connection.certificates
         self._connection = connection
         self._context = context
         self._loop = asyncio.get_running_loop()
@@ -93,22 +97,6 @@ class _End:
     @property
     def queued_bytes(self) -> int:
         return self._connection.queued_bytes
-
-    @property
-    def remote(self) -> str:
-        return self._connection.remote
-
-    @property
-    def own_name(self) -> str | None:
-        return self._connection.own_name
-
-    @property
-    def peer_name(self) -> str | None:
-        return self._connection.peer_name
-
-    @property
-    def certificates(self) -> tuple[bytes, bytes]:
-        return self._connection.certificates
 
     def send(self, buffers: Sequence[Buffer]) -> None:
         outside(self._connection.send, buffers)
