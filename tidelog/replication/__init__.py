@@ -1,1 +1,2 @@
-"""Commit protocols: pure state machines that say when a record is committed. No I/O, no clock, no asyncio."""
+"""Replication protocols (Paxos, and primary-backup with in-sync replicas): pure state machines that decide when a
+record is committed. No I/O, no clock, no asyncio."""

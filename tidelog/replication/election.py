@@ -1,24 +1,25 @@
 """Elects the leader of a Paxos log among its voters. Pure.
 
-Paxos is safe whoever proposes, and makes progress only if one does. So an election decides nothing but *when* a voter
-has its engine campaign; what it gets wrong costs time and never data. (Leases are the exception: on them reads rely.
-Their theory is in `election_lease`.) It follows Raft's dissertation, sections 6.4 and 9.6, and etcd's practice.
+Paxos is safe with any number of proposers, and makes progress only with a single proposer. So the election decides only
+*when* a voter has its Paxos engine campaign; a wrong decision costs time and never data. (Leases are the exception,
+since reads rely on them; their theory is in `election_lease`.) The election follows Raft's dissertation, sections 6.4
+and 9.6, and etcd's practice. H is the heartbeat interval, T the election timeout.
 
 | role | waits for | then |
 |---|---|---|
 | FOLLOWER | silence of T to 5/4 T, or the end of a dead leader's lease | asks the voters: PROSPECTIVE |
-| PROSPECTIVE | a quorum that would promise (*pre-vote*), asks again meanwhile | has the engine try: CANDIDATE |
-| CANDIDATE | the engine's word: won, lost, or T to 2T without one | LEADER; or waits T to 2T: FOLLOWER |
+| PROSPECTIVE | a quorum that would promise (*pre-vote*), asks again meanwhile | has the engine campaign: CANDIDATE |
+| CANDIDATE | the engine's report: won, lost, or none for T to 2T | LEADER; or waits T to 2T: FOLLOWER |
 | LEADER | each H: heartbeat; no quorum answered for T (*check-quorum*), or a newer number | resigns: FOLLOWER |
 
-*Pre-vote* lets a node come back that was cut off, without a campaign that would depose a healthy leader. *Check-quorum*
-ends the term of a leader that can still be heard by others, and so keeps them quiet, but hears nobody. A leader that
-resigns releases its leases, and the others need not wait.
+*Pre-vote* lets a node that was cut off come back without a campaign that would depose a healthy leader. *Check-quorum*
+ends the term of a leader whose heartbeats still arrive, and so prevent an election, but which receives no answers. A
+leader that resigns releases its leases, so that the other voters need not wait for their end.
 
-Two nodes that campaign at the same moment both fail. So a voter welcomes one at a time, each for half an H, and voters
-that wait for the same event wait a random part of H more.
+Two nodes that campaign at the same moment both fail. So a voter grants pre-votes to one candidate at a time, each for
+half an H, and voters that wait for the same event add a random delay of up to H.
 
-A node that is no voter (a learner) follows, and hears who leads; it never asks.
+A node that is no voter (a learner) follows the leader's heartbeats; it never campaigns.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ from tidelog.replication.paxos.numbers import NO_NUMBER, NODE_MAX, owner_of
 from tidelog.replication.quorum import Quorum
 
 SILENCE_SPREAD: Final = 1.25
-"""Voters that miss their leader at the same moment ask within this many timeouts."""
+"""The largest silence after which a voter begins an election, in timeouts (the smallest is one)."""
 
 
 class Role(Enum):
@@ -74,7 +75,7 @@ class Election:
     """The election's state machine of one node, pure: `now_s` is seconds of the node's own monotonic clock.
 
     `has_voted_before`: the node may have promised, or granted leases, before it was started. `promised` is the largest
-    number that its replica has promised durably.
+    proposal number that its Paxos replica has promised durably.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class Election:
         self.leader: int | None = None
         """The node that leads, as far as this node knows (perhaps itself); None if it knows of none."""
         self.number = NO_NUMBER
-        """The largest number under which a leader was heard of."""
+        """The largest proposal number under which this node has heard of a leader."""
         self._quorum = quorum
         self._uniform = uniform
         self._heartbeat_s = settings.heartbeat_ms / 1000
@@ -128,12 +129,13 @@ class Election:
         return self._term is not None and now_s < self._term.backed_s + self._backing_s
 
     def alone_s(self, now_s: float) -> float:
-        """Returns for how many seconds surely no leader of an earlier term has had a lease; 0.0 if this node does not
-        lead, or does not know yet."""
+        """Returns the seconds for which no leader of an earlier term can have had a lease; 0.0 if this node does not
+        lead, or does not know it yet."""
         return 0.0 if self._term is None else max(0.0, now_s - self._term.alone_since_s)
 
     def may_promise(self, candidate: int, now_s: float) -> bool:
-        """False while a lease binds this voter: a promise request of this candidate must be dropped, unanswered."""
+        """False while a lease binds this voter to another leader: a promise request of this candidate must be dropped,
+        unanswered."""
         # An only voter has granted leases to nobody but itself, so it need not wait after a restart either.
         if candidate == self.me and self._is_alone:
             return True
@@ -235,7 +237,8 @@ class Election:
         return [*effects, *self._know(sender, number)]
 
     def _on_promised(self, number: int, now_s: float) -> list[ElectionEffect]:
-        """Grants a lease to the candidate that its replica promises, and ends older terms, its own included."""
+        """Grants a lease to the candidate to which this node's replica gives its promise, and ends older terms, this
+        node's own included."""
         if number <= max(self._promised, self.number):
             return []
         self._promised = number
@@ -271,7 +274,7 @@ class Election:
         return [*self._know(None), *self._ask(now_s)]
 
     def _on_peer_down(self, voter: int, now_s: float) -> list[ElectionEffect]:
-        """Waits for the lease of a dead leader, and no longer."""
+        """Schedules the next pre-vote for the end of the lease of a leader whose process has ended."""
         if voter == self.leader and self.role is Role.FOLLOWER:
             self._is_leader_down = True
             # Other voters' clocks may be slower than this one's, by the drift: they are bound for so much longer.
@@ -280,13 +283,14 @@ class Election:
         return []
 
     def _on_ready(self, now_s: float) -> list[ElectionEffect]:
-        """Asks soon, if no node leads: there is nothing else to wait for."""
+        """Schedules a pre-vote within one heartbeat interval if no node leads."""
         if self.role is Role.FOLLOWER and self.leader is None:
             self._due_s = min(self._due_s, now_s + self._uniform(0, self._heartbeat_s))
         return []
 
     def _on_released(self, released: LeaseReleased, now_s: float) -> list[ElectionEffect]:
-        """Takes note that a term is over: its successor asks at once, the others later."""
+        """Records that a term is over: its named successor begins a pre-vote at once, other voters only after a
+        timeout."""
         self._grants.release(released.number, now_s)
         # A heartbeat of that term may be under way still, and must not be followed, nor granted a lease.
         self._ended = max(self._ended, released.number)
@@ -303,13 +307,13 @@ class Election:
     # -- becoming leader ---------------------------------------------------------------------------------------------
 
     def _begin_round(self, now_s: float) -> None:
-        """Begins another round of pre-vote: answers to earlier ones count no more."""
+        """Begins another round of pre-vote; answers to earlier rounds are ignored from now on."""
         self._round += 1
         self._granted = {}
         self._due_s = now_s + self._uniform(self._turn_s, 2 * self._turn_s)
 
     def _ask(self, now_s: float) -> list[ElectionEffect]:
-        """Sends every voter a pre-vote request; repeated until some node leads."""
+        """Sends every voter a pre-vote request, and schedules the next attempt; repeated until some node leads."""
         # All of them each time: a voter that did not answer, or refused, may grant by now.
         self._due_s = now_s + self._uniform(self._turn_s, 2 * self._turn_s)
         self._granted[self.me] = True
@@ -318,7 +322,8 @@ class Election:
         return [Tell(voter, PreVote(self._round)) for voter in self._quorum.members if voter != self.me]
 
     def _would_promise(self, candidate: int, now_s: float) -> bool:
-        """Returns the answer to a pre-vote request, and welcomes the candidate if it is granted. That binds nobody."""
+        """Returns the answer to a pre-vote request. If it is granted, other candidates are refused for half a heartbeat
+        interval. A granted pre-vote is no promise."""
         if not self._is_free_for(candidate, now_s):
             return False
         # One at a time, this voter itself included: else several candidates would get their quorums, and hinder each
@@ -348,7 +353,8 @@ class Election:
         return self._campaign(now_s) if has_quorum else []
 
     def _campaign(self, now_s: float) -> list[ElectionEffect]:
-        """Has the engine campaign, if this voter may promise itself."""
+        """Makes this node a candidate whose engine campaigns, or a follower if a lease forbids this voter to promise
+        itself."""
         # It counts among its own quorum, so its own grant to another leader binds it like anybody's.
         if not self.may_promise(self.me, now_s):
             self.role = Role.FOLLOWER
@@ -396,7 +402,7 @@ class Election:
         return [node for node in (*self._quorum.members, *learners) if node != self.me]
 
     def _give_up(self, now_s: float, *, successor: int | None = None) -> list[ElectionEffect]:
-        """Becomes FOLLOWER, for at least a whole timeout; releases its leases if it led."""
+        """Makes this node a follower for at least a whole timeout; a leader releases its leases."""
         # Where a `Resign` is due, callers put it before these effects: the engine stops before others may lead.
         term, self._term = self._term, None
         self.role = Role.FOLLOWER
@@ -409,7 +415,7 @@ class Election:
         return [*releases, *self._know(None)]
 
     def _on_reconfigured(self, me: int, quorum: Quorum, now_s: float) -> list[ElectionEffect]:
-        """Goes by other voters. A leader, or a candidate, campaigns among them at once."""
+        """Switches to other voters. A leader or a candidate campaigns among them at once."""
         was_trying, was_member = self.role in {Role.CANDIDATE, Role.LEADER}, self.me in self._quorum
         if was_trying and me not in quorum:
             given_up = [Resign(), *self._give_up(now_s)]

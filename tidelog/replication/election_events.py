@@ -14,41 +14,44 @@ from tidelog.replication.quorum import Quorum
 
 
 class Heartbeat(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """Tells that the leader lives, and asks for the next lease."""
+    """The leader's periodic message to voters and learners: it shows that the leader is alive and asks for the next
+    lease."""
 
     number: Natural
-    """The proposal number that it was elected under."""
+    """The proposal number under which the sender was elected."""
     beat: Natural
-    """Counts its heartbeats; the answer names it, and so the moment from which the lease counts."""
+    """Sequence number of the heartbeat within the term. The answer repeats it, so that the leader counts the lease from
+    the moment when that heartbeat was sent."""
     end: Natural
-    """The end of the leader's log, which a follower has to reach."""
+    """The end of the leader's log."""
 
 
 class HeartbeatAnswer(msgspec.Struct, frozen=True, tag=True, gc=False, omit_defaults=True):
-    """Grants a lease: the sender promises nobody else for the length of one."""
+    """The answer to a heartbeat: it grants the leader a lease, during which the sender promises to no other node."""
 
     number: Natural
     beat: Natural
     free_ms: Natural | None = None
-    """Milliseconds since the last lease ended that the sender granted to an earlier term; None if it does not say."""
+    """Milliseconds since the end of the last lease that the sender granted to an earlier term; None if it is too old to
+    report that."""
 
 
 class PreVote(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """Asks a voter whether it would promise the sender."""
+    """A request whether the receiving voter would promise to the sender (pre-vote)."""
 
     round: Natural
-    """Counts the sender's rounds of asking."""
+    """Sequence number of the sender's pre-vote rounds."""
 
 
 class PreVoteAnswer(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """Tells whether the sender would promise. It binds nobody."""
+    """The answer to a `PreVote`: whether the sender would promise. It is no promise."""
 
     round: Natural
     granted: bool
 
 
 class LeaseReleased(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """Tells that the term under this number is over, and so are its leases."""
+    """A leader's message that its term, under this proposal number, is over and so are its leases."""
 
     number: Natural
     successor: Natural | None = None
@@ -61,70 +64,73 @@ ElectionMessage = Heartbeat | HeartbeatAnswer | PreVote | PreVoteAnswer | LeaseR
 
 
 class Tick(msgspec.Struct, frozen=True):
-    """Time has passed. The event comes first, and then when the last `WakeAt` says; more often does no harm."""
+    """Event: time has passed. It comes first of all events, and then at the time of the last `WakeAt`; more often does
+    no harm."""
 
 
 class Heard(msgspec.Struct, frozen=True):
-    """A message of another node has come."""
+    """Event: a message of another node has arrived."""
 
     sender: int
     message: ElectionMessage
 
 
 class PeerDown(msgspec.Struct, frozen=True):
-    """A voter's process has ended: its connections broke, and its host refuses new ones. The event comes after all of
-    its messages. If it is not true after all, that costs time, and no lease."""
+    """Event: a voter's process has ended, since its connections broke and its host refuses new ones. The event comes
+    after all of that voter's messages. If it is not true after all, that costs time, and breaks no lease."""
 
     voter: int
 
 
 class Promised(msgspec.Struct, frozen=True):
-    """The node's own replica takes up a promise request, its own proposer's included.
+    """Event: the node's own replica has received a promise request, perhaps from its own proposer.
 
-    The caller tells it in the same turn of the loop in which the replica takes the request up, not when the promise is
-    durable: between the two, no heartbeat of an older term may be answered.
+    The caller reports it in the same turn of the event loop in which the replica takes up the request, not when the
+    promise is durable: between the two, no heartbeat of an older term may be answered.
     """
 
     number: int
 
 
 class Won(msgspec.Struct, frozen=True):
-    """The engine is coordinator under this number."""
+    """Event: the Paxos engine has been elected coordinator under this proposal number."""
 
     number: int
 
 
 class LostTerm(msgspec.Struct, frozen=True):
-    """The attempt of the engine, or its term, has ended, and the caller has not begun another by itself."""
+    """Event: the engine's attempt to be elected, or its term, has ended, and the caller has not begun another
+    attempt."""
 
     number: int
 
 
 class Reconfigured(msgspec.Struct, frozen=True):
-    """Other voters decide from now on, and the engine has dropped its proposer. `me` may have become a voter."""
+    """Event: other voters decide from now on, and the engine has dropped its proposer. `me` may have become a voter."""
 
     me: int
     quorum: Quorum
 
 
 class Ready(msgspec.Struct, frozen=True):
-    """This node could not have led before, and can now."""
+    """Event: this node can lead from now on, which it could not before."""
 
 
 class StepAside(msgspec.Struct, frozen=True):
-    """Let another node lead, because this one is about to stop. `to` is the successor; None if any voter may be."""
+    """Event: another node is to lead, because this one is about to stop. `to` is the successor; None if any voter may
+    be."""
 
     to: int | None
 
 
 class Advanced(msgspec.Struct, frozen=True):
-    """The end of this node's log has moved; its heartbeats tell it from now on, if it leads."""
+    """Event: the end of this node's log has moved; a leader's heartbeats carry the new end from now on."""
 
     end: int
 
 
 class Listeners(msgspec.Struct, frozen=True):
-    """The learners that this node knows have changed; they hear heartbeats beside the voters."""
+    """Event: the set of learners that this node knows has changed; they receive heartbeats besides the voters."""
 
     nodes: tuple[int, ...]
 
@@ -137,32 +143,33 @@ ElectionEvent = (
 
 
 class Tell(msgspec.Struct, frozen=True):
-    """Send this message to a node."""
+    """Effect: send this message to a node."""
 
     to: int
     message: ElectionMessage
 
 
 class Campaign(msgspec.Struct, frozen=True):
-    """Have the engine elected, under a number larger than `Election.number` and all that it knows; report `Won` or
-    `LostTerm`."""
+    """Effect: have the Paxos engine run for election, under a proposal number larger than `Election.number` and all
+    that the engine knows; report `Won` or `LostTerm`."""
 
 
 class Resign(msgspec.Struct, frozen=True):
-    """Have the engine stop leading, or trying to (`Demote`). No report is needed."""
+    """Effect: have the engine stop leading, or campaigning (`Demote`). No report is needed."""
 
 
 class LeaderChanged(msgspec.Struct, frozen=True):
-    """The leader changed, as far as this node believes, which proves nothing. `leader` is None if it knows of none."""
+    """Effect: report that the leader changed, as far as this node believes, which proves nothing. `leader` is None if
+    this node knows of none."""
 
     leader: int | None
     number: int
-    """The largest proposal number under which a leader was heard of."""
+    """The largest proposal number under which this node has heard of a leader."""
 
 
 class WakeAt(msgspec.Struct, frozen=True):
-    """Report `Tick` at this time, in monotonic seconds, in place of the time before. If infinite, there is nothing to
-    wait for."""
+    """Effect: report `Tick` at this time, in monotonic seconds; it replaces the time set before. Infinity if no tick is
+    needed."""
 
     at_s: float
 

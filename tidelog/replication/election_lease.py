@@ -1,16 +1,17 @@
-"""Leases: for how long a leader may answer from what it knows, without asking anybody.
+"""Leader leases: the time for which a leader may serve linearizable reads from its own state, without asking a quorum.
 
-A voter that answers a heartbeat *grants* a lease: it promises nobody else for L seconds, from receipt, on its own
-clock. The leader counts each grant from the moment when it *sent* the heartbeat, L (1 - drift) seconds on its own
-clock. A new leader needs the promises of a quorum, one of which is of the lease's quorum: as long as the lease holds,
-there is no new leader.
+A voter that answers a heartbeat *grants* a lease: for L seconds after it received the heartbeat, on its own clock, it
+promises to no other node. The leader counts each grant from the moment when it *sent* the heartbeat, for L (1 - drift)
+seconds on its own clock. A new leader needs the promises of a quorum, and every quorum shares a voter with the quorum
+that granted the lease: so there is no new leader while the lease holds.
 
-A new leader learns how long all that is over: each voter's answer says for how long none of the leases that it granted
-to earlier terms has run. One voter of its quorum granted the last of them. So what an earlier leader has allowed others
-to do for a while, after it was last sure of its lease, may be over long before that while has passed again.
+A new leader also learns for how long no earlier leader has had a lease: each voter's answer says for how long none of the
+leases that it granted to earlier terms has run, and one voter of the new leader's quorum granted the last of them. So
+permissions that an earlier leader gave for a limited time, while it held its lease, may be known to have ended before
+that time has passed again.
 
-`drift` bounds by how much one clock may run faster than another: in the time that the slowest needs for (1 - drift)
-seconds, the fastest counts at most one. Wall clocks play no part.
+`drift` bounds how much faster one clock may run than another: while the slowest clock counts (1 - drift) seconds, the
+fastest counts at most one. Wall clocks play no part.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ FREE_MS_MAX: Final = 3_600_000
 
 
 class Grants:
-    """The lease that a voter has granted: one at a time."""
+    """The lease that a voter has granted, of which there is at most one at a time."""
 
     def __init__(self, lease_s: float, *, muted_until_s: float) -> None:
         self._lease_s = lease_s
@@ -34,10 +35,10 @@ class Grants:
         self._number = 0
         self._until_s = -inf
         self._earlier_end_s = muted_until_s
-        """The end of the last lease that was granted under another number; before a restart there may have been one."""
+        """The end, in seconds, of the last lease granted under another number, one from before a restart included."""
 
     def give(self, owner: int, number: int, now_s: float) -> None:
-        """Grants the lease to the owner of this proposal number, from now on."""
+        """Grants the lease to the owner of this proposal number, from `now_s` on."""
         assert number >= self._number, "nothing is granted to a term that is known to be over"
         # The last grant replaces the one before. That is safe, because the newer term needed the promises of a quorum,
         # which ended the older one's lease for good.
@@ -54,11 +55,11 @@ class Grants:
             self._until_s = -inf
 
     def free_ms(self, now_s: float) -> int:
-        """Returns for how many milliseconds, `FREE_MS_MAX` at most, no lease of an earlier term has run."""
+        """Returns the milliseconds, at most `FREE_MS_MAX`, for which no lease of an earlier term has run here."""
         return int(max(0.0, min((now_s - self._earlier_end_s) * 1000, FREE_MS_MAX)))
 
     def binds_until_s(self, candidate: int) -> float:
-        """Returns the time from which on this candidate may be promised."""
+        """Returns the time, in seconds, from which on this voter may promise to `candidate`."""
         # The holder may be promised at any time: it would only follow itself. Not so after a restart: a grant is not
         # durable, so nobody knows to whom the last one was, and a whole lease is waited for.
         held_until_s = self._until_s if candidate != self._owner else -inf
@@ -66,7 +67,7 @@ class Grants:
 
 
 class Term:
-    """The heartbeats of a leader, and the voters that have answered them."""
+    """The heartbeats of a leader in one term, and the voters that have answered them."""
 
     def __init__(self, number: int, me: int, quorum: Quorum, *, now_s: float, drift: float) -> None:
         self.number = number
@@ -77,13 +78,13 @@ class Term:
         self._beat = 0
         self._sent_s: dict[int, float] = {}
         self._backed_s: dict[int, float] = {}
-        """The time, for each voter, at which the newest heartbeat was sent that it has answered."""
+        """The time, for each voter, at which the leader sent the newest heartbeat that this voter has answered."""
         self._free_since_s: dict[int, float] = {}
-        """The time, for each voter that has said so, since which surely no lease of an earlier term has run there."""
+        """The time, for each voter that has reported it, since which no lease of an earlier term has run there."""
 
     def beat(self, now_s: float, *, forget_s: float) -> int:
-        """Returns the number of the next heartbeat, which the leader grants itself. Forgets those older than
-        `forget_s`."""
+        """Returns the sequence number of the next heartbeat, and counts the leader's own grant for it. Forgets
+        heartbeats sent more than `forget_s` seconds ago."""
         self._beat += 1
         for beat in [beat for beat, sent_s in self._sent_s.items() if sent_s < now_s - forget_s]:
             del self._sent_s[beat]
@@ -92,15 +93,14 @@ class Term:
         return self._beat
 
     def freed(self, voter: int, free_ms: int, now_s: float) -> None:
-        """Notes for how long, on its own clock, a voter that grants this term a lease was bound to no earlier one."""
+        """Records that no lease of an earlier term has run at a voter for `free_ms` milliseconds of the voter's clock."""
         # It stays true: who has answered this term grants none of those any more. The voter's clock may be the faster.
         since_s = now_s - free_ms / 1000 * (1 - self._drift)
         self._free_since_s[voter] = min(since_s, self._free_since_s.get(voter, inf))
 
     @property
     def alone_since_s(self) -> float:
-        """Returns a time at which no leader of an earlier term was sure of its lease any more; inf if there is none
-        yet."""
+        """Returns a time since which no leader of an earlier term can have had a lease; inf if none is known yet."""
         # Each quorum has a voter that backed the last of those leases, so the latest time of any quorum will do.
         for since_s in sorted(self._free_since_s.values()):
             if self._quorum.is_met([voter for voter, free_s in self._free_since_s.items() if free_s <= since_s]):
@@ -116,7 +116,8 @@ class Term:
 
     @property
     def backed_s(self) -> float:
-        """Returns the latest time from which on the grants of a quorum count; -inf if there is none."""
+        """Returns the latest time since which a quorum has answered a heartbeat sent then or later; -inf if there is
+        none."""
         for since_s in sorted(self._backed_s.values(), reverse=True):
             if self._quorum.is_met(self._since(since_s)):
                 return since_s

@@ -7,15 +7,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ElectionSettings:
-    """The timing of elections in one log, the same for all its voters: leases are only as good as the smallest L among
-    those that grant."""
+    """The timing of elections in one log. It must be the same for all voters: a lease is only as long as the smallest
+    `lease_ms` among the voters that grant it."""
 
     heartbeat_ms: int = 100
-    """H: the milliseconds between two heartbeats of a leader."""
+    """Milliseconds between two heartbeats of a leader (H)."""
     timeout_ms: int = 1000
-    """T: silence of T to 2T starts an election; a leader without a quorum for T resigns."""
+    """Milliseconds of the election timeout (T): a follower that hears no leader for T to 5/4 T starts an election; a
+    leader whose heartbeats no quorum answers for T resigns."""
     lease_ms: int = 400
-    """L: the time for which a voter that answers a heartbeat promises nobody else."""
+    """Milliseconds for which a voter that answers a heartbeat promises to no other node (L)."""
     drift: float = 0.05
     """The fraction by which one voter's clock may run faster than another's."""
 

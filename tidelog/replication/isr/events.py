@@ -1,10 +1,10 @@
 """Events and effects of the leader and the follower of a primary-backup partition.
 
-Events of the replica's own log are in `log_events`. All times are milliseconds of one monotonic clock. Epochs of
-brokers and of leaders are the controller's.
+Events of the replica's own log are in `log_events`. All times are milliseconds of one monotonic clock. Broker epochs
+and leader epochs are assigned by the controller.
 
-Kafka's terms throughout. "Acknowledged" is what a replica has promised to keep: with `ack.durability=fsynced` what is
-on its disk, with `replicated` what it holds in memory.
+The terms are Kafka's. "Acknowledged" is the part of the log that a replica has promised to keep: with
+`ack.durability=fsynced` the part on its disk, with `replicated` also the part in memory.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ from typing import NamedTuple
 from tidelog.replication.isr.log_events import Appended, AppendRefused, Effect, Flushed
 
 NO_BROKER_EPOCH = -1
-"""The broker epoch of a member whose epoch is not known, so the controller is not to compare it."""
+"""The broker epoch of an ISR member whose epoch is not known; the controller does not compare it."""
 
 
 class LogState(NamedTuple):
-    """A replica's own log, as a core finds it. `log_start_offset <= durable_offset <= log_end_offset`."""
+    """The offsets and leader epochs of a replica's own log when its leader or follower state machine starts.
+    `log_start_offset <= durable_offset <= log_end_offset`."""
 
     log_start_offset: int
     durable_offset: int
     log_end_offset: int
     lineage: tuple[tuple[int, int], ...] = ()
-    """(leader epoch, first offset), as the log's trails keep it."""
+    """(leader epoch, first offset) for each leader epoch of the log."""
 
 
 # -- to the leader -----------------------------------------------------------------------------------------------------
@@ -38,43 +39,46 @@ class IsrSettings:
     """The settings of the topic and the broker that a partition's leader needs. All times are milliseconds."""
 
     lag_ms_max: int = 30_000
-    """`replica.lag.time.max.ms`: a member that is behind for longer leaves the set."""
+    """Milliseconds for which a member may be behind before it leaves the ISR (`replica.lag.time.max.ms`)."""
     # A longer wait would stop producers for as long as it takes to copy so much.
     join_ms_max: int = 3_000
-    """A replica outside the set that is behind by no longer than this, nor than `lag_ms_max`, holds back the high
-    watermark, so that it can join."""
+    """Milliseconds: a replica outside the ISR that is behind by no longer than this, nor than `lag_ms_max`, holds back
+    the high watermark, so that it can join the ISR."""
     stall_ms_max: int = 500
-    """`replica.stall.ms.max`: a member that acknowledges nothing for longer, while others do, leaves the set."""
+    """Milliseconds for which a member may acknowledge nothing while other members do, before it leaves the ISR
+    (`replica.stall.ms.max`)."""
     tick_ms: int = 100
-    """The time between two `Tick`s while a producer waits; no tick counts for more time than this."""
+    """Milliseconds between two `Tick`s while a producer waits; a tick counts for at most this much time."""
     retry_ms: int = 100
-    """The time from an answer that changed nothing to the next attempt at an `AlterPartition`."""
+    """Milliseconds from a failed `AlterPartition` to the next attempt."""
 
 
 @dataclass(frozen=True, slots=True)
 class FollowerFetched:
-    """A fetch of a follower that names this leader epoch (the caller has checked), and how far its log goes."""
+    """Event: a follower's fetch, whose leader epoch the caller has compared with the current one, and the follower's
+    log offsets."""
 
     replica: int
     broker_epoch: int
     fetch_offset: int
-    """The follower's log end."""
+    """The follower's log end offset."""
     durable_offset: int
-    """The end of what its disk holds; at most `fetch_offset`."""
+    """The end of the part of the follower's log that is on its disk; at most `fetch_offset`."""
     # The tail makes the report checkable: one whose tail is not in the leader's log counts for nothing.
     last_fetched_epoch: int | None
-    """The leader epoch of the batch before `fetch_offset`; None if the log is empty, whatever it held before."""
+    """The leader epoch of the batch before `fetch_offset`; None if the follower's log is empty, even if records were
+    deleted from it."""
     now_ms: int
     awaits_repair: bool = False
-    """True if a batch in its log is damaged that the leader may have whole."""
+    """True if the follower's log has a damaged batch that the leader may have intact."""
     log_start_offset: int = 0
     """The first offset of the follower's log."""
 
 
 @dataclass(frozen=True, slots=True)
 class FollowerFlushed:
-    """A report with the fields of `FollowerFetched` between two fetches, because a flush has ended at the follower. It
-    is not answered."""
+    """Event: a report with the fields of `FollowerFetched`, sent between two fetches because a flush has ended at the
+    follower. It is not answered."""
 
     replica: int
     broker_epoch: int
@@ -88,31 +92,34 @@ class FollowerFlushed:
 
 @dataclass(frozen=True, slots=True)
 class IsrChanged:
-    """The metadata was applied: the partition as the controller has it, within this leader epoch.
+    """Event: the metadata was applied. The fields are the state of the partition at the controller, within this leader
+    epoch.
 
-    The caller tells it also when only a broker was registered, fenced or unfenced. An older partition epoch than the
-    known one is ignored.
+    The event also comes when only a broker was registered, fenced or unfenced. An event with an older partition epoch
+    than the known one is ignored.
     """
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     partition_epoch: int
     broker_epochs: Mapping[int, int]
-    """The broker epochs of the replicas that may join the set: registered, not fenced, not about to stop."""
+    """The broker epochs of the replicas that may join the ISR: registered, not fenced, not about to stop."""
     # Minimum and durability are of the same moment as the set. With a set of before, a lower minimum would let be
     # committed what the replicas lack that may be elected; and a member would count with what it held in memory, and
     # has lost in a crash when only its disk was promised.
     min_isr: int = 1
-    """`min.insync.replicas`, but never more than there are replicas: below it the high watermark stands still."""
+    """`min.insync.replicas`, but at most the number of replicas: with fewer in-sync replicas the high watermark stands
+    still."""
     is_fsynced: bool = True
-    """True for `ack.durability=fsynced`."""
+    """True if the topic has `ack.durability=fsynced`: only records on disk count as acknowledged."""
     min_racks: int = 1
-    """`min.insync.racks`, but never more than the replicas' racks: below it the high watermark stands still, too."""
+    """`min.insync.racks`, but at most the number of racks of the replicas: with fewer racks in sync the high watermark
+    stands still."""
     racks: Mapping[int, str] = field(default_factory=dict)
     """The rack of each replica. Replicas without one count as one rack together."""
 
     def is_enough(self, members: Sequence[int]) -> bool:
-        """Returns True if these are as many in-sync replicas, in as many racks, as the topic asks for."""
+        """Returns True if `members` has at least the in-sync replicas and racks that the topic requires."""
         are_enough = len(members) >= self.min_isr
         return are_enough and (
             self.min_racks <= 1 or len({self.racks.get(node, "") for node in members}) >= self.min_racks
@@ -120,38 +127,42 @@ class IsrChanged:
 
 
 class Outcome(Enum):
-    """The result of an `AlterPartition` attempt, as its answer tells it."""
+    """The result of one `AlterPartition` attempt."""
 
     APPLIED = auto()
     PROVEN_NOT_APPLIED = auto()
-    """Refused for its members (INELIGIBLE_REPLICA), and under a new partition epoch: no earlier attempt can win."""
+    """The controller refused the members (INELIGIBLE_REPLICA) and the partition epoch is new: no earlier attempt can be
+    applied any more."""
     AMBIGUOUS = auto()
-    """Any other result: not sent, no answer, a stale epoch (of which an earlier attempt may be the cause)."""
+    """Any other result: the request was not sent, or got no answer, or named a stale epoch (perhaps because an earlier
+    attempt was applied)."""
 
 
 @dataclass(frozen=True, slots=True)
 class AlterPartitionAnswered:
-    """The result of one `AlterPartition` attempt. Each attempt is answered once, after a deadline by `AMBIGUOUS`."""
+    """Event: the result of one `AlterPartition` attempt. Each attempt gets one such event; after a deadline the outcome
+    is `AMBIGUOUS`."""
 
     attempt: int
     outcome: Outcome
     now_ms: int
     partition_epoch: int = -1
-    """The partition epoch that the controller has now; it counts for nothing if the outcome is ambiguous."""
+    """The controller's present partition epoch; to be ignored if the outcome is ambiguous."""
     isr: tuple[int, ...] = ()
-    """The in-sync set that the controller has now."""
+    """The controller's present ISR."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordsDeleted:
-    """The leader's log start offset has risen to this."""
+    """Event: the leader's log start offset has risen to `log_start_offset`."""
 
     log_start_offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Time has passed: the leader drops members that lag or have stalled, and repeats its request.
+    """Event: time has passed. The leader drops ISR members that lag or have stalled, and repeats its `AlterPartition`
+    request if one is due.
 
     It comes every `tick_ms` while something is not committed, and else some ten times per `lag_ms_max`.
     """
@@ -166,14 +177,14 @@ LeaderEvent = FollowerFlushed | IsrChanged | AlterPartitionAnswered | RecordsDel
 
 @dataclass(frozen=True, slots=True)
 class AlterPartition:
-    """Ask the controller for this in-sync set, if the partition's epoch is still this one.
+    """Effect: ask the controller to set this ISR if the partition's epoch is still `partition_epoch`.
 
-    Its answer is `AlterPartitionAnswered(attempt)`; there is never a second request before that.
+    The answer is the event `AlterPartitionAnswered` with the same attempt; there is never a second request before that.
     """
 
     attempt: int
     isr: tuple[tuple[int, int], ...]
-    """(node, broker epoch or `NO_BROKER_EPOCH`)."""
+    """The members: pairs of node id and broker epoch, which is `NO_BROKER_EPOCH` if it is not known."""
     partition_epoch: int
 
 
@@ -182,14 +193,14 @@ LeaderEffect = Effect | AlterPartition
 
 @dataclass(frozen=True, slots=True)
 class Serve:
-    """Answer with the batches from `from_offset` on, as soon as there are any."""
+    """Answer to a follower's fetch: the batches from `from_offset` on, as soon as there are any."""
 
     from_offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class Diverging:
-    """The follower's log is not a prefix of the leader's: answer with this, and no data."""
+    """Answer to a follower's fetch: its log is not a prefix of the leader's. It gets these fields, and no data."""
 
     epoch: int
     end_offset: int
@@ -197,7 +208,8 @@ class Diverging:
 
 @dataclass(frozen=True, slots=True)
 class OutOfRange:
-    """The follower's log ends outside the leader's, so the two cannot be compared: no batch of it is of use."""
+    """Answer to a follower's fetch: its log ends outside the range of the leader's log, so the two cannot be compared,
+    and no batch of the follower's is of use."""
 
     log_start_offset: int
     log_end_offset: int
@@ -205,8 +217,8 @@ class OutOfRange:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The fetch counts for nothing: its sender is an earlier process of its broker, or no replica of the partition, or
-    has followed a later leader."""
+    """Answer to a follower's fetch that is ignored: the sender is an earlier process of its broker, or no replica of
+    the partition, or has followed a later leader."""
 
     reason: str
 
@@ -218,29 +230,31 @@ FetchVerdict = Serve | Diverging | OutOfRange | Refused
 
 @dataclass(frozen=True, slots=True)
 class FetchDue:
-    """The next request to the leader is to be made. Its correlation is never used twice; the newest one counts."""
+    """Event: the follower is to make its next fetch. A correlation is never used twice; only the answer to the newest
+    fetch counts."""
 
     correlation: int
 
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """The leader's answer: batches, perhaps none, that are whole and verified."""
+    """Event: the leader answered a fetch with batches, perhaps none, that are intact and verified."""
 
     correlation: int
     base_offset: int
-    """The base offset of the first batch; the fetch offset if there is none."""
+    """The base offset of the first batch; the fetch offset if there is no batch."""
     end_offset: int
-    """The end of the last batch; `base_offset` if there is none."""
+    """The offset behind the last batch; `base_offset` if there is no batch."""
     epochs: tuple[tuple[int, int], ...]
-    """The lineage of the batches: (leader epoch, first offset) wherever the epoch changes, and of the first batch."""
+    """(leader epoch, first offset) for the first batch and for each batch where the leader epoch changes."""
     high_watermark: int
     log_start_offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class DivergingAt:
-    """The leader's answer: in its log everything of epochs up to `epoch` ends at `end_offset`."""
+    """Event: the leader answered a fetch with a divergence: in the leader's log, the batches of epochs up to `epoch`
+    end at `end_offset`."""
 
     correlation: int
     epoch: int
@@ -249,7 +263,8 @@ class DivergingAt:
 
 @dataclass(frozen=True, slots=True)
 class FetchOutOfRange:
-    """The leader's answer: this log ends outside the leader's, which has these bounds."""
+    """Event: the leader answered that this follower's log ends outside the leader's, and gave the start and end of the
+    leader's log."""
 
     correlation: int
     log_start_offset: int
@@ -258,16 +273,18 @@ class FetchOutOfRange:
 
 @dataclass(frozen=True, slots=True)
 class Truncated:
-    """A `Truncate` or `StartOver` was carried out, durably: the log ends here."""
+    """Event: a `Truncate` or `StartOver` was carried out durably; the log ends at `end`."""
 
     log_end_offset: int
     acknowledged_end: int
-    """The end of what the follower may acknowledge: a batch that is left may have been torn by a power cut."""
+    """The end of the part of the log that the follower may acknowledge; less than the log's end if a remaining batch
+    may have been torn by a power cut."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderChanged:
-    """Another leader epoch has begun, of the same leader or another. Answers to earlier fetches count no more."""
+    """Event: another leader epoch has begun, under the same leader or another. Answers to earlier fetches are
+    ignored."""
 
     leader_epoch: int
 
@@ -281,7 +298,7 @@ FollowerEvent = (
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """Fetch from the leader, and report how far this log goes (`FollowerFetched`)."""
+    """Effect: fetch from the leader, and report this log's offsets to it (`FollowerFetched`)."""
 
     correlation: int
     fetch_offset: int
@@ -291,9 +308,9 @@ class Fetch:
 
 @dataclass(frozen=True, slots=True)
 class ReportFlushed:
-    """Tell the leader that the disk has caught up (`FollowerFlushed`), while it still holds the fetch.
+    """Effect: report to the leader that a flush has ended (`FollowerFlushed`), while the leader still holds the fetch.
 
-    With `ack.durability=replicated` the leader has no use for it.
+    With `ack.durability=replicated` the leader does not need the report.
     """
 
     fetch_offset: int
@@ -303,42 +320,45 @@ class ReportFlushed:
 
 @dataclass(frozen=True, slots=True)
 class AppendFetched:
-    """Append the answer's batches at the log's end, and report `Appended(end)` or `AppendRefused(end)` at once."""
+    """Effect: append the batches of the leader's answer at the log's end, and report `Appended(end)` or
+    `AppendRefused(end)` at once."""
 
     end_offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class Truncate:
-    """Truncate the log, durably; then `Truncated`. Nothing is fetched meanwhile."""
+    """Effect: truncate the log durably, then report `Truncated`. Nothing is fetched meanwhile."""
 
     to: int
 
 
 @dataclass(frozen=True, slots=True)
 class StartOver:
-    """Drop the whole log and begin an empty one at this offset, durably; then `Truncated`."""
+    """Effect: drop the whole log durably and begin an empty one at this offset, then report `Truncated`."""
 
     at: int
 
 
 @dataclass(frozen=True, slots=True)
 class FollowHighWatermark:
-    """Take over the leader's high watermark, as far as this log goes. Under a new leader it may fall."""
+    """Effect: take over the leader's high watermark, as far as this log goes. Under a new leader it may fall."""
 
     to: int
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteRecords:
-    """Delete the records below this offset, as the leader has. They are committed, and on this disk."""
+    """Effect: delete the records below this offset, as the leader has done. They are committed and on this replica's
+    disk."""
 
     to: int
 
 
 @dataclass(frozen=True, slots=True)
 class Distrust:
-    """Report that the leader contradicts itself within its epoch. The follower fetches nothing until the next one."""
+    """Effect: report that the leader's answers contradict each other or this log within one leader epoch. The follower
+    fetches nothing until the next epoch."""
 
     reason: str
 

@@ -1,16 +1,16 @@
-"""A follower of a primary-backup partition: makes its log equal to the leader's, and keeps it so.
+"""The follower of a primary-backup partition: makes its log equal to the leader's, and keeps it so.
 
-It asks for what stands behind its log's end, and says of which epoch its last batch is. As long as the leader finds
-that tail in its own log, the answers are appended as they are. Else the answer says where the leader's epochs up to
-that one end, and the follower truncates its log there, or where its own epochs up to the leader's end if that is less,
-and asks again (KIP-101, 279, truncate-on-fetch). What two logs have in common is never truncated, so nothing that is
-committed is: its holder was in sync, and whoever leads holds it too.
+The follower fetches from its log end offset, and names the leader epoch of its last batch. As long as the leader finds
+that last batch in its own log, the follower appends the batches that it gets. Otherwise the leader answers with the end
+offset of its epochs up to that one; the follower truncates its log there, or at the end of its own epochs up to that
+one if that is less, and fetches again (KIP-101, KIP-279, truncate-on-fetch). The common prefix of the two logs is never
+truncated, so no committed record is: the follower that holds it was in sync, and every leader holds it too.
 
-Two things must not be trusted. A **high watermark** says nothing about which log is right: it is one round trip old,
-and truncating to it loses batches that were committed. An **answer** counts only if it is the one to the newest
-question, and the log's tail is still what it was then.
+Two things must not be trusted. A **high watermark** does not show which log is right: it is one round trip old, and
+truncating to it would lose committed batches. An **answer** counts only if it belongs to the newest fetch, and the end
+of the log has not changed since.
 
-A log of which nothing is of use starts over.
+A log that has nothing in common with the leader's is dropped and begun anew.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ from tidelog.replication.isr.log_events import Appended, AppendRefused, Flushed
 
 @dataclass(frozen=True, slots=True)
 class _FetchInFlight:
-    """A fetch that the leader has not answered, and the log's tail when it was sent."""
+    """A fetch that the leader has not answered, with the end of the log and the epoch of its last batch when it was
+    sent."""
 
     correlation: int
     fetch_offset: int
@@ -50,14 +51,14 @@ class _FetchInFlight:
 
 
 class IsrFollower:
-    """The follower of one partition, over changes of leader.
+    """The follower's state machine of one partition, over changes of leader.
 
     Invariant: log_start <= high_watermark <= log_end, durable <= log_end. While the log is being changed
-    (`AppendFetched`, `Truncate`, `StartOver`), nothing is under way, and nothing is asked for.
+    (`AppendFetched`, `Truncate`, `StartOver`), no fetch is in flight, and none is sent.
     """
 
     def __init__(self, leader_epoch: int, log: LogState, high_watermark: int) -> None:
-        """Takes over the high watermark that this replica knew before, as far as its log goes."""
+        """Begins with the high watermark that this replica knew before, limited to its log's range."""
         self.leader_epoch = leader_epoch
         self._log_start_offset, self._durable_offset, self._log_end_offset = log[:3]
         self._lineage = Lineage(log.lineage)
@@ -71,17 +72,18 @@ class IsrFollower:
 
     @property
     def log_start_offset(self) -> int:
-        """Returns the log start offset, that of a `DeleteRecords` under way included."""
+        """Returns the log start offset, counting a `DeleteRecords` that is not carried out yet."""
         return self._log_start_offset
 
     @property
     def high_watermark(self) -> int:
-        """Returns the leader's high watermark, as far as this log goes."""
+        """Returns the leader's high watermark, at most this log's end."""
         return self._high_watermark
 
     @property
     def is_aligned(self) -> bool:
-        """True if the log is a prefix of the leader's: in this epoch there was an answer without divergence."""
+        """True if the log is known to be a prefix of the leader's: the leader has answered a fetch in this epoch
+        without divergence."""
         return self._is_aligned
 
     def step(self, event: FollowerEvent) -> list[FollowerEffect]:
@@ -151,7 +153,8 @@ class IsrFollower:
                 return self._on_out_of_range(log_start, log_end)
 
     def _is_awaited(self, correlation: int) -> bool:
-        """Returns True if the answer is the one to the newest fetch, and the log's tail is still that fetch's."""
+        """Returns True if the answer belongs to the newest fetch, and the end of the log has not changed since that
+        fetch."""
         # The offset alone proves nothing. An old answer of divergence, come twice, may find a log that ends where it
         # did before, and would truncate what was fetched since. (Kafka has one request in flight on a connection.)
         fetch = self._asked
@@ -177,8 +180,8 @@ class IsrFollower:
         return [AppendFetched(answer.end_offset)]
 
     def _is_of_another_past(self, answer: Fetched) -> bool:
-        """Returns True if this log is empty, and the epoch of what it deleted last is newer than the leader's batches
-        behind that."""
+        """Returns True if this log is empty, and the epoch of its last deleted batch is newer than that of the leader's
+        batch at the same offset, so that the two logs had diverged."""
         # Epochs never fall along a log: so the two had parted before the deleted end, and no batch is left to compare.
         last_epoch = self._lineage.last_epoch
         return (

@@ -1,11 +1,12 @@
-"""The in-sync set of a partition as its leader knows it: in force at the controller, and asked for.
+"""The in-sync set of a partition as its leader knows it: the set in force at the controller, and a requested change.
 
-A change is asked for with the partition's epoch, compared and set by the controller. From the moment of asking until it
-is known which set is in force, the leader commits only what all members of *either* have: the **maximal** set. So it
-never matters when, or whether, the controller acted, and a leader elected from its set holds everything committed.
+A change is requested together with the partition epoch, which the controller compares and sets. From the request until
+it is known which set is in force, the leader commits only records that all members of *both* sets have acknowledged:
+the members of the **maximal** set. So it never matters when, or whether, the controller applied the change, and a
+leader elected from its set holds everything committed.
 
-An answer proves little, since an attempt that timed out may be applied later. Only a newer partition epoch settles a
-change, in metadata or in an answer. Until then it stays pending, and is repeated unchanged.
+An answer proves little, since an attempt that timed out may be applied later. Only a newer partition epoch, in metadata
+or in an answer, settles a change. Until then it stays pending, and is repeated unchanged.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from tidelog.replication.isr.events import NO_BROKER_EPOCH, AlterPartition, Alte
 
 
 class InSyncSet:
-    """The committed set, and at most one pending change with at most one attempt in flight."""
+    """The ISR in force, and at most one pending change with at most one `AlterPartition` request in flight."""
 
     def __init__(self, isr: Sequence[int], partition_epoch: int, retry_ms: int) -> None:
         self.committed = tuple(isr)
@@ -29,7 +30,8 @@ class InSyncSet:
 
     @property
     def maximal(self) -> tuple[int, ...]:
-        """Returns every replica that may be in the controller's set: those in force, and those asked for."""
+        """Returns every replica that may be in the controller's ISR: the members in force and those of the pending
+        change."""
         # Where members are to leave, this is the committed set: they are waited for until the controller lets them go.
         if not self._wanted:
             return self.committed
@@ -37,14 +39,14 @@ class InSyncSet:
 
     @property
     def is_pending(self) -> bool:
-        """Returns True if a change was asked for whose fate is not known."""
+        """Returns True if a change was requested and it is not known whether the controller applied it."""
         return bool(self._wanted)
 
     def may_ask(self, now_ms: int) -> bool:
         return not self.is_pending and now_ms >= self._retry_at_ms
 
     def ask(self, isr: Sequence[int], broker_epochs: Mapping[int, int]) -> AlterPartition:
-        """Asks for another set. It counts as possible from now on."""
+        """Returns the request for another ISR. Its members count as possible members from now on."""
         assert not self.is_pending
         # The new members count from here on, whether or not the request arrives. A leader or member that is fenced just
         # now has no broker epoch here, and the controller does not compare it.
@@ -52,7 +54,7 @@ class InSyncSet:
         return self._attempt()
 
     def retry(self, now_ms: int) -> AlterPartition | None:
-        """Returns the next attempt at the pending change, or None if none is due."""
+        """Returns the next attempt at the pending change, or None if none is due yet."""
         if not self.is_pending or self._in_flight is not None or now_ms < self._retry_at_ms:
             return None
         return self._attempt()
@@ -65,7 +67,8 @@ class InSyncSet:
         return AlterPartition(self._attempts, self._wanted, self.partition_epoch)
 
     def answered(self, answer: AlterPartitionAnswered) -> None:
-        """Takes the fate of an attempt. The next one, or the next request after a refusal, has to wait a little."""
+        """Records the result of an attempt. The next attempt, or the next change after a refusal, has to wait for
+        `retry_ms`."""
         if answer.attempt == self._in_flight:
             self._in_flight = None
             self._retry_at_ms = answer.now_ms + self._retry_ms
@@ -77,7 +80,7 @@ class InSyncSet:
             self._retry_at_ms = 0
 
     def adopt(self, isr: Sequence[int], partition_epoch: int) -> None:
-        """Takes over the controller's set, if its partition epoch is newer; that settles the pending change."""
+        """Takes over the controller's ISR if its partition epoch is newer, which settles the pending change."""
         # The controller compares and sets: what was asked for under an older epoch was applied before this one began,
         # or never will be. A late answer must not bring back an older set.
         if partition_epoch > self.partition_epoch:

@@ -1,27 +1,28 @@
-"""The leader of a primary-backup partition: what is committed, and who has to hold it.
+"""The leader of a primary-backup partition: decides which records are committed, and which replicas are in sync.
 
-The leader takes all writes and followers fetch them. A batch is committed when all of the in-sync set have acknowledged
-it; f + 1 members outlive f failures. The rules, and what each is for:
+The leader takes all writes, and followers fetch them. A batch is committed when all members of the ISR have
+acknowledged it; f + 1 members survive f failures. The rules, and their purposes:
 
 - The **high watermark** is the least acknowledged end over the maximal in-sync set (`in_sync_set.py`) and over
-  followers about to join; it moves only forward, and only while the committed set has the members that the topic asks
-  for, in as many racks.
-- A follower **joins** when it has acknowledged everything up to the high watermark *and* up to where this epoch began
-  (LESO), is heard in this epoch by the broker epoch that the metadata knows, does not lag, and has no damage that the
-  leader could repair. A member that is damaged later stays one: its row says what it needs, and others may have that;
-  and what the leader has lost, too, no waiting brings back.
+  followers about to join; it moves only forward, and only while the committed set has the members that the topic
+  requires, in as many racks as it requires.
+- A follower **joins** when it has acknowledged everything up to the high watermark *and* up to where this leader epoch
+  began, has fetched in this epoch with the broker epoch that the metadata knows, does not lag, and has no damaged batch
+  that the leader could repair. A member whose log is damaged later stays a member: the damaged batch is marked in its
+  index, and other replicas may have a copy; if the leader has lost the batch too, waiting would not bring it back.
 - The **low watermark** is the least log start over the maximal in-sync set, under the same condition. A deletion is
-  acknowledged when it has passed, and a follower that joins begins no earlier than the leader: so whoever leads next
-  has deleted the same.
+  acknowledged when the low watermark has passed it, and a follower that joins begins no earlier than the leader: so
+  every later leader has deleted the same records.
 - A member **leaves** when it has been behind for `lag_ms_max`, and much earlier if it has *stalled* (`stall.py`): it
-  acknowledges nothing, while another member does, and those that stay are enough. It comes back after a probation, and
-  until then the high watermark does not wait for it.
-- The leader itself **has stalled** if its own disk takes nothing while followers keep up: enough of them to go on
-  without it. It cannot leave the set that it leads, so another one had better lead.
-- A fetch is answered with data only if the follower's tail lies in this log (`lineage.py`); else it counts for nothing
-  and is told where the two part. All logs are made equal to the leader's, by epochs, never by high watermarks.
+  acknowledges nothing, while another member does, and the remaining members are enough. It comes back after a
+  probation, and until then the high watermark does not wait for it.
+- The leader itself **has stalled** if its own disk completes no write while followers keep up that are enough to go on
+  without it. It cannot leave the ISR while it leads, so another replica should be elected.
+- A fetch is answered with data only if the follower's last batch is in this log (`lineage.py`); else the fetch does not
+  count, and the answer says where the two logs diverge. All logs are made equal to the leader's by leader epochs, never
+  by high watermarks.
 
-One replica is the special case of a set of one. KIP-101, 279, 320, 497, 841, 903, 966.
+A partition with one replica is the special case of a set of one. KIP-101, 279, 320, 497, 841, 903, 966.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ from tidelog.replication.isr.stall import Stall
 
 
 class IsrLeader:
-    """The leader of one partition in one leader epoch.
+    """The leader's state machine of one partition in one leader epoch.
 
     Invariant: high_watermark <= acknowledged end of every member of the maximal in-sync set that has reported in this
     epoch and was a member when it advanced; log_end_offset <= next_offset.
@@ -80,8 +81,8 @@ class IsrLeader:
         settings: IsrSettings,
         now_ms: int,
     ) -> None:
-        """Begins the epoch with the high watermark that this replica knew before, and the partition as the metadata
-        has it that made it leader."""
+        """Begins the epoch with the high watermark that this replica knew before. `partition` is the partition's state
+        in the metadata that made this replica the leader."""
         assert node_id in partition.replicas and high_watermark <= log.log_end_offset
         self.leader_epoch = leader_epoch
         self.leader_epoch_start_offset = log.log_end_offset
@@ -107,8 +108,8 @@ class IsrLeader:
         self._broker_epochs: Mapping[int, int] = partition.broker_epochs
         self._followers: dict[int, RemoteReplica] = {}
         self._stalls: dict[int, Stall] = {}
-        """The stall of each follower. It outlives the `RemoteReplica`, which is made anew when the follower leaves the
-        set, while its probation goes on."""
+        """The `Stall` of each follower. It is kept when the follower leaves the ISR and its `RemoteReplica` is
+        replaced, because its probation goes on."""
         self._own_stall = self._new_stall()
         self._is_at_rest = False
         self._assign(partition.replicas)
@@ -123,38 +124,38 @@ class IsrLeader:
     @property
     def low_watermark(self) -> int:
         """Returns the offset below which every replica that may lead next has deleted its records; 0 until all members
-        were heard."""
+        have reported."""
         return self._low_watermark
 
     @property
     def in_sync(self) -> tuple[int, ...]:
-        """Returns the committed in-sync set: the controller's, as far as this leader knows."""
+        """Returns the ISR in force at the controller, as far as this leader knows."""
         return self._isr.committed
 
     @property
     def maximal_isr(self) -> tuple[int, ...]:
-        """Returns every replica that may be in the controller's in-sync set."""
+        """Returns every replica that may be in the controller's ISR, pending changes included."""
         return self._isr.maximal
 
     @property
     def partition_epoch(self) -> int:
-        """Returns the partition epoch of the committed in-sync set."""
+        """Returns the partition epoch of the ISR in force."""
         return self._isr.partition_epoch
 
     @property
     def follower_ends(self) -> dict[int, int]:
-        """Returns each follower's log end, as reported in this epoch; 0 if it has not reported."""
+        """Returns each follower's log end offset, as reported in this epoch; 0 if it has not reported."""
         return {node: max(follower.log_end_offset, 0) for node, follower in self._followers.items()}
 
     @property
     def is_at_rest(self) -> bool:
-        """True from a tick that found all replicas in sync, and nothing uncommitted, until the next event: ticks would
-        change nothing meanwhile."""
+        """True if the last event was a tick that found all replicas in sync and everything committed: further ticks
+        would change nothing until another event."""
         return self._is_at_rest
 
     @property
     def has_stalled(self) -> bool:
-        """True if commits wait for this leader's own disk alone, and its followers could go on without it."""
+        """True if commits wait only for this leader's own disk, and its followers could go on without it."""
         if not self._own_stall.is_stalled:
             return False
         # Only members count, for one of them has to lead instead. This leader cannot leave the set that it leads.
@@ -163,7 +164,8 @@ class IsrLeader:
 
     @property
     def is_below_min_isr(self) -> bool:
-        """True if too few are in sync, or in too few racks: nothing is committed now; `acks=all` is to be refused."""
+        """True if there are too few in-sync replicas, or in too few racks: nothing is committed now, and produce
+        requests with `acks=all` are to be refused."""
         # The committed set, not the maximal one: a replica that is only asked for cannot be elected yet.
         return not self._is_enough(self._isr.committed)
 
@@ -176,8 +178,8 @@ class IsrLeader:
     def step(self, event: LeaderEvent) -> list[LeaderEffect]: ...
 
     def step(self, event: Event | LeaderEvent) -> list[Effect] | list[LeaderEffect]:
-        """Takes an event of clients, the local log, the metadata or the clock; returns the effects, in order. Fetches
-        come to `fetched` instead."""
+        """Takes an event of clients, the local log, the metadata or the clock; returns the effects in order. Followers'
+        fetches go to `fetched` instead."""
         self._is_at_rest = False
         match event:
             case Propose() | Appended() | AppendRefused() | Flushed():
@@ -260,7 +262,8 @@ class IsrLeader:
     # -- followers ---------------------------------------------------------------------------------------------------
 
     def fetched(self, fetch: FollowerFetched) -> tuple[FetchVerdict, list[LeaderEffect]]:
-        """Takes a follower's fetch; returns the verdict, to be answered once the effects are carried out."""
+        """Takes a follower's fetch; returns its answer, which is to be sent once the effects are carried out, and the
+        effects."""
         self._is_at_rest = False
         verdict = self._verdict(fetch)
         return verdict, self._report(fetch) if isinstance(verdict, Serve) else []
@@ -353,7 +356,7 @@ class IsrLeader:
         return effects
 
     def _has_nothing_to_wait_for(self) -> bool:
-        """Returns whether all replicas are members and have all that there is, all of it is committed, and no member is
+        """Returns whether all replicas are in the ISR and have the whole log, everything is committed, and no member is
         on probation."""
         log_end = self._log_end_offset
         own_end = self._durable_offset if self._is_fsynced else log_end
@@ -375,7 +378,8 @@ class IsrLeader:
             stall.observe(acknowledged, self._log_end_offset, self._now_ms)
 
     def _without_stalled(self, members: tuple[int, ...]) -> tuple[int, ...]:
-        """Returns the members less those that have stalled, if a follower bears witness and enough stay."""
+        """Returns the members without those that have stalled, provided that a follower keeps up meanwhile and enough
+        members remain."""
         stalled = [node for node in members if node in self._stalls and self._stalls[node].is_stalled]
         # Where all are silent it may be the leader that is cut off. And with too few left, producers would be refused
         # whom another second of waiting would serve.
@@ -429,7 +433,8 @@ class IsrLeader:
             self._low_watermark = max(self._low_watermark, min([self._log_start_offset, *starts]))
 
     def _is_about_to_join(self, node: int) -> bool:
-        """Returns True if the follower is close behind, so that the high watermark waits for it."""
+        """Returns True if the follower is so close to the leader that the high watermark waits for it to join
+        the ISR."""
         # Without the wait, the high watermark would run ahead of it for ever under steady load, and it would never
         # join. A follower that has stalled is not waited for, as a member would not be.
         close_ms = min(self._settings.lag_ms_max, self._settings.join_ms_max)

@@ -1,7 +1,8 @@
-"""The leader epochs of a log, and where each begins: by these, two logs find where they diverge (KIP-101, KIP-279).
+"""The leader epochs of a log and the first offset of each: by these, two logs find where they diverge (KIP-101,
+KIP-279).
 
-Batches of one epoch were written by one leader, one behind the other. So two logs that hold a batch of the same epoch
-at the same offset are equal up to it, and to know where each epoch begins in either log is to know where they part.
+Batches of one leader epoch were written by one leader, in order. So two logs that hold a batch of the same epoch at the
+same offset are equal up to that batch, and the first offsets of the epochs in both logs show where they diverge.
 """
 
 from __future__ import annotations
@@ -11,17 +12,17 @@ from typing import NamedTuple
 
 
 class EpochEnd(NamedTuple):
-    """In a log, everything of epochs up to `epoch` ends at `offset`."""
+    """The end offset, in a log, of all batches of epochs up to `epoch`."""
 
     epoch: int
     offset: int
 
 
 class Lineage:
-    """(leader epoch, first offset) for each epoch of a log.
+    """The pairs (leader epoch, first offset) of a log, one for each leader epoch.
 
-    Invariant: both strictly increase. A leader's own epoch begins where its log ended when it took office: that row
-    stands there before anything is written.
+    Invariant: both strictly increase. A leader adds the row of its own epoch at its log end offset before it writes
+    anything.
     """
 
     def __init__(self, rows: Iterable[tuple[int, int]] = ()) -> None:
@@ -39,17 +40,18 @@ class Lineage:
         return self._rows[-1][0] if self._rows else None
 
     def begin(self, epoch: int, offset: int) -> None:
-        """Notes that `epoch` begins at `offset`. An epoch that has begun already is left as it is."""
+        """Adds the leader epoch `epoch`, which begins at `offset`. An epoch that the log has already is left as
+        it is."""
         if self._rows and self._rows[-1][0] == epoch:
             return
         assert not self._rows or (self._rows[-1][0] < epoch and self._rows[-1][1] < offset), (epoch, offset, self.rows)
         self._rows.append((epoch, offset))
 
     def end_of(self, epoch: int, log_end_offset: int) -> EpochEnd | None:
-        """Returns the end of the batches of epochs up to `epoch`, with the newest such epoch that the log knows.
+        """Returns the end of the batches of epochs up to `epoch`, with the newest such epoch that the log has.
 
-        None if `epoch` is newer than the log's newest: the log cannot know. If the log knows no epoch as old, the
-        answer is the asked epoch and the start of the oldest: nothing is in common.
+        Returns None if `epoch` is newer than the log's newest, since the log cannot know its end. If all epochs of the
+        log are newer than `epoch`, returns `epoch` and the log's first offset: the two logs have nothing in common.
         """
         if not self._rows or epoch > self._rows[-1][0]:
             return None
@@ -65,18 +67,18 @@ class Lineage:
         raise AssertionError("a later epoch was just seen to be there")
 
     def truncate(self, log_end_offset: int) -> None:
-        """Drops the epochs that begin at or behind the log's new end."""
+        """Drops the epochs that begin at or behind the log's new end, after a truncation."""
         # An epoch that begins at the new end has no batch left: the next batch there may be of another.
         while self._rows and self._rows[-1][1] >= log_end_offset:
             self._rows.pop()
 
     def delete_records(self, log_start_offset: int) -> None:
-        """Drops the epochs that end at or below the log's new start."""
+        """Drops the epochs that end at or below the log's new start offset."""
         # The last row stays even if none of its batches does. A follower tells by it that the leader's log parted from
         # its own before what was deleted (`IsrFollower`).
         while len(self._rows) > 1 and self._rows[1][1] <= log_start_offset:
             del self._rows[0]
 
     def clear(self) -> None:
-        """Drops all epochs: the log begins anew."""
+        """Drops all epochs, because the log begins anew."""
         self._rows.clear()

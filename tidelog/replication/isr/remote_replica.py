@@ -1,8 +1,9 @@
-"""A leader's knowledge of one follower: the end of its log, when it was last caught up, and its broker epoch.
+"""A leader's record of one follower: the end of its log, when it was last caught up, and its broker epoch (Kafka's
+`Replica`).
 
-Kafka's `Replica`. A follower is *caught up as of t* if it has acknowledged all that the leader's log held at time t. A
-*mark* (an end of the leader's log, and when it was there) tells: once the follower has passed it, it was caught up as
-of then, and the next mark is set.
+A follower is *caught up as of t* if it has acknowledged all that the leader's log held at time t. The leader keeps a
+*mark*: a log end offset, and the time when its log ended there. Once the follower has passed the mark's offset, it was
+caught up as of the mark's time, and the next mark is set.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ NEVER_MS = -(1 << 62)
 
 
 class RemoteReplica:
-    """A follower within one leader epoch.
+    """A leader's record of one follower within one leader epoch.
 
-    Invariant: what is known of its log is a prefix of the leader's; within a life of its process it only grows, because
-    a follower truncates before its first fetch that counts, and never below what the two logs have in common.
+    Invariant: the reported part of the follower's log is a prefix of the leader's. Within one process of the follower
+    it only grows, because a follower truncates before its first fetch that counts, and never truncates the common
+    prefix of the two logs.
     """
 
     def __init__(self, leader_end: int, now_ms: int, *, is_member: bool) -> None:
@@ -29,9 +31,10 @@ class RemoteReplica:
         leader epoch."""
         # Without the credit a new leader's first tick would find all members lagging.
         self.caught_up_ms = now_ms if is_member else NEVER_MS
-        """The last time as of which the follower was caught up. A member of the set has credit until it is heard."""
+        """The latest time, in milliseconds, as of which the follower was caught up. A member of the ISR counts as
+        caught up at the epoch's start, until it reports."""
         self.awaits_repair = False
-        """True if a batch in the follower's log is damaged that the leader may have whole."""
+        """True if the follower's log has a damaged batch that the leader may have intact."""
         self._mark = (leader_end, now_ms)
         self._had_all = False
         """True if the follower had the whole log of the leader at the last report or tick."""
@@ -41,7 +44,8 @@ class RemoteReplica:
         return self.broker_epoch != NO_BROKER_EPOCH
 
     def hear(self, report: FollowerFetched | FollowerFlushed) -> None:
-        """Takes over a report whose tail lies in the leader's log."""
+        """Takes over the offsets of a follower's report. The caller has checked that the follower's last batch is in
+        the leader's log."""
         assert 0 <= report.durable_offset <= report.fetch_offset and report.broker_epoch >= self.broker_epoch
         # Another process: the crash between the two may have taken what was acknowledged from memory.
         if report.broker_epoch > self.broker_epoch:
@@ -60,7 +64,7 @@ class RemoteReplica:
         return self.durable_offset if is_fsynced else self.log_end_offset
 
     def follow(self, leader_end: int, now_ms: int, *, is_fsynced: bool) -> None:
-        """Moves the marks after a report."""
+        """Updates the mark, and the time as of which the follower was caught up, after a report."""
         end = self.acknowledged(is_fsynced=is_fsynced)
         marked_end, marked_ms = self._mark
         # The leader's very end is no measure: under steady load a follower never stands there, least of all with its
@@ -75,14 +79,15 @@ class RemoteReplica:
         self._mark = (leader_end, now_ms)
 
     def observe(self, leader_end: int, now_ms: int, *, is_fsynced: bool) -> None:
-        """Takes a tick: while nothing is written, a member that has all reports nothing, and is caught up nevertheless.
-        It begins to fall behind with the first tick that finds something which it does not have."""
+        """Updates the caught-up time at a tick: a follower that has the whole log sends no reports while nothing is
+        written, and still counts as caught up. It falls behind from the first tick that finds records which it lacks.
+        """
         # Without this, the first batch after a pause would find an idle follower lagging since its last report.
         if self._had_all:
             self.caught_up_ms = max(self.caught_up_ms, now_ms)
             self._had_all = self.acknowledged(is_fsynced=is_fsynced) >= leader_end
 
     def is_lagging(self, leader_end: int, now_ms: int, lag_ms_max: int, *, is_fsynced: bool) -> bool:
-        """Returns True if the follower has been behind for longer than a member may be. Where nothing is written,
-        nobody falls behind."""
+        """Returns True if the follower lacks records and has been behind for longer than `lag_ms_max` milliseconds. A
+        follower that has the whole log never lags."""
         return self.acknowledged(is_fsynced=is_fsynced) < leader_end and now_ms - self.caught_up_ms > lag_ms_max

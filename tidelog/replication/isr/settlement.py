@@ -1,29 +1,32 @@
-"""A new leader settles damage at the end of its log before its epoch begins (CTRL, for in-sync sets).
+"""A new leader settles damage at the end of its log before its epoch begins (the CTRL paper's rule, for in-sync sets).
 
-Below the high watermark everything is committed: what is damaged there is repaired from whoever has it, however long
-that takes, and nothing else waits. At or above the high watermark a damaged batch may be committed or not, and the
-leader cannot tell by itself: its high watermark may be older than what was committed. It must know before it appends,
-for all it appends lies behind; and before it fixes where its epoch begins (LESO).
+Below the high watermark everything is committed: a batch damaged there is repaired from any replica that has it,
+however long that takes, and nothing else waits. At or above the high watermark a damaged batch may be committed or not,
+and the leader cannot tell by itself: its high watermark may be older than the last commit. The leader must know before
+it appends, since all that it appends comes behind the batch; and before it fixes the start offset of its epoch. It asks
+the other replicas about each damaged batch:
 
-    have       from anybody: its digest proves it; the batch is put back
-    dont have  from one member: not committed, since a commit takes every member of the set; the log is truncated there
-    faulty     from every other member: committed, as far as anybody will ever know; from fewer: wait for another
-    faulty, from anybody who knows that it is committed: the leader begins behind it, and it waits for its repair
-    deleted, or a high watermark beyond it, from anybody: it is left to its repair, as all below the high watermark is
+    answer     from                            decision
+    have       any replica                     the batch's digest proves the copy; the batch is put back
+    dont have  one member                      not committed, since a commit takes every member; the log is truncated there
+    faulty     every other member              taken as committed; from fewer members: wait for another answer
+    faulty     a replica that knows that it is committed    the leader begins behind it, and it waits for its repair
+    deleted    any replica (or its high watermark is beyond)    committed: it is left to its repair
 
-A denial proves that much only from a *member* of the ISR or the ELR under which this leader was elected, since these
-hold everything committed. Whoever else lacks the batch just lacks it. The decisions go well in any order: a truncation
+"Dont have" proves that only from a *member* of the ISR or the ELR under which this leader was elected, since these hold
+everything committed. Any other replica may lack a committed batch. The decisions are right in any order: a truncation
 takes away nothing that is committed, and what a copy proves stays true.
 
-*Faulty* means that the very same batch is damaged there, too: its row is sound and has the same digest. If every other
-member says so, all hold what would be committed, so to call it committed takes nothing from anybody: whoever leads next
-has its row as well. It keeps its offset, is answered with an error, and the epoch begins. That is how a batch which a
-power cut has torn on all members at once is got over. While one member is silent it may have the batch whole, or lack
-it, and it is waited for. A follower that has a batch damaged acknowledges nothing from there on until it hears that it
-is committed: so the leader has to begin behind it, or, if no sound copy is left, would wait for that follower for ever.
+*Faulty* means that the same batch is damaged there, too: its index entry is intact and has the same digest. If every
+other member answers so, all hold the index entry of the batch, so to treat it as committed loses nothing: every later
+leader has the same entry. The batch keeps its offset, fetches of it are answered with an error, and the epoch begins.
+So a batch that a power cut has torn on all members at once does not block the partition. A member that has not answered
+may have the batch intact, or lack it, and is waited for. A follower with a damaged batch acknowledges nothing from
+there on until it hears that the batch is committed: so the leader has to begin behind it, or, if no sound copy is left,
+would wait for that follower for ever.
 
-Never is anything truncated later in the epoch: the same (epoch, offset) would name two batches, and followers could not
-see it. So a leader that finds damage above its high watermark then lets another be elected, which settles it.
+Nothing is truncated later in the epoch: the same (epoch, offset) would name two batches, and followers could not see
+it. A leader that finds damage above its high watermark during its epoch has another replica elected, which settles it.
 """
 
 from __future__ import annotations
@@ -36,11 +39,11 @@ from tidelog.model.holdings import Holding
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """The answer of another replica about the damaged batch at `offset`."""
+    """Event: the answer of another replica about the damaged batch at `offset`."""
 
     node: int
     broker_epoch: int
-    """The broker epoch of the process that answers."""
+    """The broker epoch of the answering process."""
     leader_epoch: int
     """The leader epoch that the answering replica has adopted."""
     high_watermark: int
@@ -48,26 +51,26 @@ class Answered:
     offset: int
     holding: Holding
     is_named: bool = True
-    """True if the question named the batch by its digest; else it meant any batch at that offset."""
+    """True if the request named the batch by its digest; False if it asked for any batch at that offset."""
 
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """The batch at `offset` can be read again."""
+    """Event: the batch at `offset` can be read again."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class TruncatedAt:
-    """A `TruncateAt` was carried out, durably: the log ends here."""
+    """Event: a `TruncateAt` was carried out durably; the log ends at `end`."""
 
     log_end_offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class MembersLost:
-    """Members have lost their logs, or disks, since this replica became the leader."""
+    """Event: members have lost their logs or disks since this replica became the leader."""
 
     nodes: frozenset[int]
 
@@ -77,15 +80,16 @@ SettlementEvent = Answered | Repaired | TruncatedAt | MembersLost
 
 @dataclass(frozen=True, slots=True)
 class PutBack:
-    """Put the copy that came with this answer in its place; then `Repaired`, if it went well."""
+    """Effect: write the copy of the batch that came with this answer in place of the damaged one; then report
+    `Repaired` if that succeeded."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class TruncateAt:
-    """Truncate the log before the batch at `offset`, durably; then `TruncatedAt`. Neither it nor what follows was
-    committed."""
+    """Effect: truncate the log durably before the batch at `offset`, then report `TruncatedAt`. Neither this batch nor
+    what follows was committed."""
 
     offset: int
 
@@ -95,28 +99,28 @@ SettlementEffect = PutBack | TruncateAt
 
 class Settlement:
     """The damaged batches of one new leader, until each is repaired, truncated or known to be committed. Invariant:
-    every open offset is at or above the high watermark, and below the log's end."""
+    every undecided batch is at or above the high watermark, and below the log's end."""
 
     def __init__(
         self, leader_epoch: int, members: Mapping[int, int], high_watermark: int, damaged: Mapping[int, int]
     ) -> None:
-        """Begins with all damaged batches at or above the high watermark open.
+        """Begins with all damaged batches at or above the high watermark undecided.
 
         `members` are the *other* members of ISR and ELR, with their broker epochs in the metadata that made this broker
-        the leader; `damaged` has the end of each damaged batch by its offset.
+        the leader; `damaged` has the end offset of each damaged batch by its base offset.
         """
         self.committed_end = high_watermark
-        """The high watermark with which the leader may begin: all below is committed, by the word of members, or of a
-        replica that has the same batch below its own high watermark."""
+        """The high watermark with which the leader may begin. Everything below is known to be committed, from answers
+        of members, or of a replica that has the same batch below its own high watermark."""
         self._leader_epoch = leader_epoch
         self._members = dict(members)
         self._high_watermark = high_watermark
         # Below the high watermark everything is committed, and left to its repair: nothing waits for it.
         self._open = {offset: end for offset, end in damaged.items() if offset >= high_watermark}
         self._ends = dict(self._open)
-        """The end of each damaged batch by its offset, decided or not, as long as it is in the log."""
+        """The end offset of each damaged batch by its base offset, decided or not, as long as it is in the log."""
         self._faulty_at: dict[int, set[int]] = {}
-        """The members, for each open offset, that have the batch damaged, too."""
+        """The members that have the same batch damaged, for each undecided offset."""
         self._lost: frozenset[int] = frozenset()
         # Nobody's word could ever prove that a batch is not committed. To take it for committed is always safe.
         if not members:
@@ -124,7 +128,7 @@ class Settlement:
 
     @property
     def open(self) -> list[int]:
-        """Returns the offsets of damaged batches that are not decided, in order."""
+        """Returns the offsets of damaged batches that are undecided, in order."""
         return sorted(self._open)
 
     @property
@@ -134,7 +138,7 @@ class Settlement:
 
     @property
     def awaited(self) -> frozenset[int]:
-        """Returns the members whose word on the first open offset may still settle it."""
+        """Returns the members whose answer about the first undecided batch may still decide it."""
         if not self._open:
             return frozenset()
         # A member that has the first batch damaged as well gains nothing from leading in this one's place, whatever it
@@ -142,7 +146,7 @@ class Settlement:
         return frozenset(self._members) - self._lost - self._faulty_at.get(min(self._open), set())
 
     def step(self, event: SettlementEvent) -> list[SettlementEffect]:
-        """Takes an event; returns the effects."""
+        """Takes an answer, or the result of an effect; returns the effects."""
         match event:
             case Repaired(offset):
                 self._open.pop(offset, None)
@@ -192,8 +196,8 @@ class Settlement:
         return is_member and answer.leader_epoch == self._leader_epoch
 
     def _is_of_a_member(self, answer: Answered) -> bool:
-        """Returns True if the answer is that of a member which follows this leader epoch, in the life that the metadata
-        knew or a later one."""
+        """Returns True if the answer comes from a member that follows this leader epoch, and its broker epoch is the
+        one in the metadata or a later one."""
         # A later life is as good here, since what it holds it has. But in an earlier leader's epoch, that leader could
         # still have it truncate the batch.
         member_epoch = self._members.get(answer.node)
@@ -204,7 +208,7 @@ class Settlement:
         )
 
     def _proved_committed(self, answer: Answered) -> int | None:
-        """Returns the end of what an answer proves to be committed; None if it proves nothing."""
+        """Returns the offset below which an answer proves everything to be committed; None if it proves nothing."""
         # A member follows this leader epoch, so no later leader has moved its high watermark.
         if self._is_of_a_member(answer):
             return answer.high_watermark
@@ -220,7 +224,8 @@ class Settlement:
         self._learn_faulty()
 
     def _learn_faulty(self) -> None:
-        """Calls committed what every member that has not lost its log has damaged, too."""
+        """Takes as committed each batch that is damaged on every member, apart from members that have lost
+        their logs."""
         # All before such a batch is committed with it, since a log has no other past.
         awaited = self._members.keys() - self._lost
         ends = [end for offset, end in self._open.items() if awaited <= self._faulty_at.get(offset, set())]

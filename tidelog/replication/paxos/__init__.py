@@ -1,5 +1,6 @@
-"""A replicated log by Paxos: pure state machines after Mesos' replicated log, with its holes closed.
+"""A replicated log by Paxos: pure state machines after Mesos' replicated log, extended where that leaves gaps.
 
-`node.py` is the door: one `PaxosNode` per node and log. Behind it, `replica.py` accepts and learns, `coordinator.py`
-proposes, `recover.py` decides who may vote, `catchup.py` copies what others have learned.
+`node.py` is the entry: one `PaxosNode` per node and log. Behind it, `replica.py` accepts and learns values,
+`coordinator.py` proposes, `recover.py` decides which replicas may vote, `catchup.py` copies values that other replicas
+have learned.
 """

@@ -1,28 +1,29 @@
-"""In-order apply: what the values of a log mean, position after position.
+"""In-order apply: decides the effect of each value of a log, position after position.
 
 With several positions in flight, Paxos alone does not keep order. A coordinator fails with position 7 accepted
 somewhere; the next one, whose quorum has not heard of it, puts its own value at 6 or below; a third finds the 7 and
-must propose it again, since it may be chosen. The old value then stands behind a newer one, with offsets that are long
-taken. Nobody was ever told that it is in the log, so the cure is to let it mean nothing:
+must propose it again, since it may be chosen. The old value then comes behind a newer one, with record offsets that are
+long taken. It was never acknowledged, so the cure is to give it no effect. The *birth* of a value is the proposal
+number under which it was first proposed:
 
     A value is *void* if its birth is below that of a value applied before it.
 
-A void value reads as a NOP and takes no offsets. Every replica decides the same, because the rule looks at nothing but
-the log. It needs its other half, the barrier: if a value of a coordinator's clients exists anywhere, then that
-coordinator's barrier is chosen below it, so whatever is older and stands above the barrier is void. Without barriers, a
-ghost could take the offsets that a newer coordinator had counted on. What is void leaves a gap in the positions, and a
-NOP in place of a lost value leaves one in the offsets.
+A void value reads as a NOP and takes no offsets. Every replica decides the same, because the rule uses nothing but the
+log. It needs a second rule, the barrier: if a value of a coordinator's clients exists anywhere, then that coordinator's
+barrier is chosen below it, so any older value above the barrier is void. Without barriers, an old value could take the
+offsets that a newer coordinator had counted on. A void value leaves a gap in the positions, and a NOP in place of a
+lost value leaves a gap in the offsets.
 
-Nor does Paxos keep the order of one coordinator's values. It fails with 7, 8 and 9 under way, of which the next one
-finds 7 and 9 and fills 8. A producer whose first batch is in 7 and whose next ones were in 8 and 9 would find its third
-before its second, which it can never put in order again. So a value may say from which position on it needs the log
-*unbroken*: every position of its own birth, and in force. It is void, too, if something else stands there. An
-acknowledged value never is: it was applied behind all below it, and what is chosen there stays. Only what a promise
-"in memory" covers can be chosen and then lost: no value needs such a one below it.
+Nor does Paxos keep the order of one coordinator's values. It fails with 7, 8 and 9 in flight; the next one finds 7 and
+9 and fills 8 with a NOP. A producer whose first batch is in 7 and whose next ones were in 8 and 9 would find its third
+before its second, which it can never put in order again. So a value may name the position from which on it needs the
+log *unbroken*: every position has a value of its own birth, and in force. It is also void if any other value is there.
+An acknowledged value never is void for this: it was applied behind all below it, and the chosen values there stay. Only
+a value that is durable in memory alone can be chosen and then lost: no other value needs such a value below it.
 
-The rules need the newest birth *before* a position, and since when the log is unbroken there. So a log that begins at
-position 1000 says with which `Prefix`; without that, replicas with a long and with a short memory would disagree on
-what is void.
+The rules need the newest birth *before* a position, and the position since which the log is unbroken. So a log that
+begins at position 1000 stores them in a `Prefix`; without it, replicas with a long and with a short log would disagree
+on which values are void.
 """
 
 from __future__ import annotations
@@ -34,29 +35,30 @@ from tidelog.replication.paxos.state import Kind, Prefix, Slot, Value
 
 
 class Verdict(Enum):
-    """The fate of a value when its position is applied."""
+    """The effect of a value when its position is applied."""
 
     APPLIED = "applied"
     VOID = "void"
-    """Chosen, but older than a value before it, or behind a gap: never acknowledged, never delivered."""
+    """Chosen, but older than a value before it, or behind a gap: it is never acknowledged and never delivered."""
     NOTHING = "nothing"
-    """A NOP: nothing was to be applied."""
+    """A NOP: there is nothing to apply."""
 
 
 def is_void(prefix: Prefix, value: Value) -> bool:
-    """Returns True if the value at `prefix.position` is of no effect."""
+    """Returns True if the value at `prefix.position` is void, that is, has no effect."""
     # Every replica decides the same, because this looks at nothing but the log.
     return value.birth < prefix.epoch or is_behind_a_gap(prefix, value)
 
 
 def is_behind_a_gap(prefix: Prefix, value: Value) -> bool:
-    """Returns True for a batch that needs the log unbroken from before the point where it is broken."""
+    """Returns True for a batch that needs the log unbroken from a position before the last break."""
     # A positive `begin` says from which position on a batch needs the log unbroken. Other kinds use it otherwise.
     return value.kind is Kind.APPEND and 0 < value.begin < prefix.unbroken_from
 
 
 def fold(prefix: Prefix, value: Value) -> tuple[Prefix, Verdict]:
-    """Applies the value at `prefix.position`: returns the prefix that includes it, and the verdict on it."""
+    """Applies the value at `prefix.position`; returns the prefix that includes it, and whether the value has an
+    effect."""
     # A NOP has no birth and is never void. As a rule it breaks the order, since a lost value may have stood there; one
     # that an operator put in place of a value (`begin` > 0) does not.
     if value.kind is Kind.NOP:
@@ -78,14 +80,14 @@ def fold(prefix: Prefix, value: Value) -> tuple[Prefix, Verdict]:
 
 
 def _pass(prefix: Prefix, *, is_unbroken: bool) -> Prefix:
-    """Returns the prefix behind a position that is of no effect."""
+    """Returns the prefix that follows a position whose value has no effect."""
     position = prefix.position + 1
     unbroken_from = prefix.unbroken_from if is_unbroken else position
     return Prefix(position, prefix.epoch, prefix.next_offset, prefix.start_offset, unbroken_from)
 
 
 def fold_to(prefix: Prefix, slots: Mapping[int, Slot], position: int) -> Prefix:
-    """Returns the prefix up to `position`, below which all slots are learned."""
+    """Returns the prefix that ends at `position`. All slots below `position` have to be learned."""
     while prefix.position < position:
         slot = slots[prefix.position]
         assert slot.learned

@@ -1,12 +1,13 @@
-"""Catching up: copying what others have learned.
+"""Catch-up: copies values that other replicas have learned.
 
-A value is chosen for good, so any replica's learned copy is as good as another's, and no number is needed. What nobody
-has learned stays open: to settle it is the coordinators' work. (Mesos runs a Paxos round for each position instead.)
+A chosen value never changes, so any replica's learned copy is as good as another's, and no proposal number is needed. A
+position that no replica has learned stays open: coordinators settle it. (Mesos runs a Paxos round for each position
+instead.)
 
-Notices are lost without anybody's noticing, so a replica asks its peers in turn, one at each beat of the timer, from
-the first position on that it lacks. An answer that shows more to be had is followed up at once. In the same way, the
-payloads of faulty slots are fetched again, some more at each beat. A peer that has not said yet whether it has one is
-asked at every beat, before its turn.
+`Learned` notices may be lost unnoticed, so a replica asks its peers in turn, one at each expiry of the CATCHUP timer,
+from the first position that it lacks. If an answer shows that there is more, the next request follows at once. In the
+same way, the payloads of faulty slots (those that cannot be read here) are fetched again, a few per expiry. A peer that
+has not answered yet whether it has a payload is asked at every expiry, before its turn.
 """
 
 from __future__ import annotations
@@ -18,23 +19,23 @@ from tidelog.replication.paxos.messages import LearnRequest, LearnResponse
 from tidelog.replication.paxos.replica import Replica
 
 REPAIRS_PER_BEAT = 8
-"""The number of payloads that one peer is asked for at a time."""
+"""The number of missing payloads that one peer is asked for at each expiry of the timer."""
 # More than one, because the last one to come may lack the same as this replica.
 STRANGERS_MAX = 4
-"""The number of nodes, the newest, that are asked although they are no peers."""
+"""The number of nodes that are asked for values although they are not known as peers; the newest are kept."""
 
 
 class Catchup:
-    """The catch-up of one replica. `peers` are the other members, as far as it knows."""
+    """The catch-up of one replica. `peers` are the other members of the log, as far as this replica knows."""
 
     def __init__(self, peers: Sequence[int], replica: Replica) -> None:
         self._peers = tuple(peers)
         self._replica = replica
         self._strangers: tuple[int, ...] = ()
         self._asked_below: dict[int, int] = {}
-        """The position, for each peer, from which on it is asked for missing payloads next."""
+        """The position, for each peer, from which on this replica asks it for missing payloads next."""
         self._lacking: dict[int, set[int]] = {}
-        """The peers, for each faulty position, that have learned it and lack its payload, too."""
+        """The peers, for each faulty position, that have learned the position and lack its payload, too."""
         self._turn = 0
 
     def lacking(self, position: int) -> frozenset[int]:
@@ -42,21 +43,22 @@ class Catchup:
         return frozenset(self._lacking.get(position, ()))
 
     def meet(self, proposer: int) -> None:
-        """Notes that `proposer` writes to this log, or tries to. If it is no peer, it is asked as well."""
+        """Remembers the sender of a proposal as a node to ask for values, if it is not a known peer."""
         if proposer not in (*self._peers, *self._strangers):
             # The members have changed, and all peers that are known here may be gone: then only a proposer of the new
             # voters can tell who they are.
             self._strangers = (*self._strangers, proposer)[-STRANGERS_MAX:]
 
     def asked(self, sender: int, position: int) -> None:
-        """Notes that `sender` asks for learned positions from `position` on; it may be one to ask."""
+        """Remembers a node that asks for learned positions from `position` on as a node to ask for values, if it may
+        have something that this replica lacks."""
         # As a rule it lacks them. But one that is further on has what this replica lacks; and if a payload cannot be
         # read here, that may be the list of members, and the sender one that is not known here.
         if position > self._replica.applied.position or self._replica.faulty():
             self.meet(sender)
 
     def on_timer(self) -> list[Action]:
-        """Asks the next peer, and sets the timer again."""
+        """Sends requests to the next peer, and sets the timer again."""
         peers = (*self._peers, *self._strangers)
         if not peers:
             return [SetTimer(Timer.CATCHUP)]
@@ -66,17 +68,17 @@ class Catchup:
         return [*requests, SetTimer(Timer.CATCHUP)]
 
     def _ask_whether(self, peer: int) -> list[Action]:
-        """Asks for the first payloads of which this peer has not said yet if it has them."""
+        """Returns requests for the first missing payloads about which this peer has not answered yet."""
         unanswered = [position for position in self._replica.faulty() if peer not in self._lacking.get(position, ())]
         return [Send(peer, LearnRequest(missing, missing + 1)) for missing in unanswered[:REPAIRS_PER_BEAT]]
 
     def ask(self, peer: int) -> list[Action]:
-        """Asks a peer for the next positions, and for some of the payloads that are missing."""
+        """Returns requests to a peer for the next positions, and for some of the missing payloads."""
         requests: list[Action] = [Send(peer, LearnRequest(self._replica.applied.position))]
         return [*requests, *(Send(peer, LearnRequest(missing, missing + 1)) for missing in self._turn_of(peer))]
 
     def _turn_of(self, peer: int) -> list[int]:
-        """Returns the faulty positions that this peer is asked for now; behind the last, from the first on again."""
+        """Returns the faulty positions for which this peer is asked next: at most `REPAIRS_PER_BEAT`, in rotation."""
         faulty, next_position = self._replica.faulty(), self._asked_below.get(peer, 0)
         # In turn, not always the first ones: a payload that is lost everywhere must not hold up others, or VOTERS.
         positions = sorted(faulty, key=lambda position: (position < next_position, position))[:REPAIRS_PER_BEAT]

@@ -1,15 +1,15 @@
-"""The coordinator writes to a log until somebody promises a larger number.
+"""The coordinator (Multi-Paxos' leader) writes to a log until some node has a promise for a larger proposal number.
 
     ELECTING --barrier applied--> ELECTED --a larger number--> lost
        |__________________a larger number______________________^
 
-ELECTING is one fill (`fill.py`): a quorum's promise, then every open position proposed again or filled, together with
-this coordinator's first own value, a *barrier*, behind them all. When the barrier is applied here, everything before it
-is, so the next offset is known, and clients' values may follow: up to `window` positions in flight, each chosen by
-itself, each acknowledged in order.
+ELECTING is one promise phase (`fill.py`): a quorum's promise, then every open position is proposed again or filled,
+together with this coordinator's first own value, a *barrier*, behind them all. When the barrier is applied here,
+everything before it is applied, so the next offset is known, and clients' values may follow: up to `window` positions
+in flight, each chosen independently, all acknowledged in order.
 
-A larger number shows in a rejection, in a learned slot with another value, and in the log itself, when somebody else's
-value stands where this coordinator put its own, or its own turns out void.
+A larger number shows in a rejection, in a learned slot with another value, and in the log itself: another node's value
+is at a position where this coordinator proposed, or its own value turns out void.
 """
 
 from __future__ import annotations
@@ -33,37 +33,37 @@ from tidelog.replication.paxos.term import Term
 
 
 class LogCoordinator(Proposer):
-    """The coordinator of a log: Mesos' Coordinator, with up to `window` positions in flight."""
+    """The coordinator of a log (Mesos' Coordinator), with up to `window` positions in flight."""
 
     def __init__(self, number: int, term: Term, replica: Replica, *, window: int) -> None:
         super().__init__(number, term, replica)
         assert window >= 1
         self.is_elected = False
-        """True once its barrier is applied; the coordinator may be lost since."""
+        """True once this coordinator's barrier is applied. It stays True when the coordinator is deposed."""
         self.next_offset = 0
-        """The offset for the next `Append`; valid once elected."""
+        """The record offset for the next `Append`; valid once elected."""
         self._window = window
         self._barrier: int | None = None
         self._next_position = 0
         self._is_changing = False
-        """True once it has proposed new voters, which are its last value."""
+        """True once the coordinator has proposed new voters, after which it proposes nothing more."""
         self._in_order_from = 0
-        """The position from which on all its batches were proposed in order; 0 if the last one was not."""
+        """The position from which on all its batches were proposed with `is_in_order`; 0 if the last one was not."""
         self._own: dict[int, Value] = {}
         """The values, by position, that this coordinator proposed first and that are not applied yet."""
 
     @property
     def is_writing(self) -> bool:
-        """True while the coordinator takes values."""
+        """True while the coordinator accepts values to propose."""
         return self.is_elected and not self.is_lost
 
     @property
     def is_drained(self) -> bool:
-        """True if all that it proposed is applied, so that the voters may be changed."""
+        """True if all values that it proposed are applied, so that the voters may be changed."""
         return self.is_writing and self._next_position == self._replica.applied.position
 
     def _on_quorum(self, end: int) -> list[Action]:
-        """Proposes the barrier."""
+        """Proposes the barrier, once a quorum has promised."""
         # In parallel with the fill below it: it need only be chosen before any value of a client is proposed. Then a
         # client's value proves that the barrier stands below it, and whatever is older above the barrier is void.
         self._barrier = end
@@ -71,8 +71,8 @@ class LogCoordinator(Proposer):
         return self._propose(Value(Kind.BARRIER, self.number))
 
     def append(self, event: Append) -> list[Action]:
-        """Proposes the next batch, at `next_offset`. Refuses it if the window is full: that is backpressure, not
-        failure."""
+        """Proposes the next batch, at `next_offset`. Refuses it if `window` positions are in flight, as
+        backpressure."""
         assert event.kind in WITH_PAYLOAD and event.count >= (event.kind is Kind.APPEND)
         assert event.kind is Kind.APPEND or not (event.is_lazy or event.is_in_order)
         # A lazy value may be chosen and then lost, so no other may need it: the next batch in order needs only the
@@ -94,7 +94,7 @@ class LogCoordinator(Proposer):
         return [Proposed(self._next_position, value), *self._propose(value, is_lazy=event.is_lazy)]
 
     def truncate_or_delete(self, event: Truncate | Delete) -> list[Action]:
-        """Proposes to truncate positions, or to delete records. Refuses what lies beyond the applied prefix."""
+        """Proposes a `Truncate` or a `Delete`. Refuses positions or offsets beyond the applied prefix."""
         # Mesos takes any position, and aborts later, when the log begins behind its end.
         applied = self._replica.applied
         match event:
@@ -145,7 +145,7 @@ class LogCoordinator(Proposer):
         return [Elected(self.number, self._next_position - 1, self.next_offset)]
 
     def on_jumped(self, position: int) -> list[Action]:
-        """Ends the term: others have truncated positions that are not applied here."""
+        """Ends the term, because other nodes have truncated positions that are not applied here."""
         # These may have held VOTERS, which only a snapshot tells now.
         return self.lose(self._replica.highest)
 

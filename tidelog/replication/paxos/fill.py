@@ -1,33 +1,35 @@
-"""Filling: one number, one promise of a quorum, and every open position settled.
+"""Filling (Paxos' phase 1 of a new coordinator): one proposal number, one promise of a quorum, and every open position
+settled.
 
-A new coordinator must not write before it knows that nothing older can be chosen any more, and what may be chosen
-already. Mesos asks position by position, two round trips each. Here the promise covers all positions and its answers
-report every open slot, so one round trip decides them all, and one more writes them.
+A new coordinator must not write before it knows that no older value can be chosen any more, and which values may be
+chosen already. Mesos asks position by position, two round trips each. Here the promise covers all positions and its
+answers report every open slot, so one round trip decides them all, and one more writes them.
 
-What to do about a position, by the answers of a quorum:
+The value for a position follows from the answers of a quorum:
 
-1. Somebody has *learned* it: it is chosen. Nothing to propose; it is copied.
+1. A node has *learned* it: it is chosen. There is nothing to propose; it is copied.
 2. Else the value accepted under the highest number: it may be chosen, and if anything is, it is this one. It is
-   proposed again, with its birth, even if it is a ghost that will turn out void: to put a NOP in the place of a value
-   that may be chosen is the one thing that is never right.
+   proposed again, with its birth, even if it is an old value that will turn out void (`apply.py`): a NOP in the place
+   of a value that may be chosen is never right.
 3. Else nothing can have been chosen there: a NOP.
 
-A *faulty* slot knows its number but not its value's bytes, and counts as what it is (CTRL, for Paxos). Suppose that
-those who have promised the fill's number n, and have accepted nothing above m there, `block` every quorum: each has one
-of them. To choose a value between m and n takes a quorum; the one of them in it has not accepted it, and never will. So
-nothing between m and n is chosen, ever, and the value of m may be proposed, or a NOP where m is none. Of two voters one
-is enough for that, and of four two. Any such m will do whose value has come intact from anyone; the highest is taken.
-If there is none, the position waits, and with it the election, for another answer or a repair. A slot that has lost
-even its value's name (UNKNOWN) is the same case: number m, and the value of (position, m), of which there is one, is
-intact where another replica shows it under m.
+A *faulty* slot knows its number but not its value's bytes, and counts as accepted under that number (the CTRL paper's
+rule, for Paxos). Suppose that the nodes that have promised the fill's number n, and have accepted nothing above m
+there, `block` every quorum: each quorum has one of them. To choose a value between m and n takes a quorum; the blocking
+node in it has not accepted it, and never will. So nothing between m and n is chosen, ever, and the value of m may be
+proposed, or a NOP if there is no m. Of two voters one is enough for that, and of four two. Any such m will do whose
+value has come intact from any node; the highest is taken. If there is none, the position waits, and with it the
+election, for another answer or a repair. A slot that has lost even its value's name, that is, its digest (UNKNOWN), is
+the same case: number m, and the value of (position, m), of which there is one, is intact where another replica shows it
+under m.
 
 Two cases need not wait: a quorum has accepted the same number (`_is_chosen`), or only voters are awaited that have lost
-their votes (`_by_name`). If the quorum is all that is left of a log whose majority has lost its votes
-(`Term.is_union`), nobody else will ever answer. Then the value accepted under the highest number is taken for chosen,
-since it may have been, with those who are gone.
+their votes (`_by_name`). If the quorum is all that remains of a log whose majority has lost its votes
+(`Term.is_union`), no other voter will ever answer. Then the value accepted under the highest number is taken for
+chosen, since it may have been, by the lost voters.
 
-A fill begins with the promises of the whole quorum of its term. For "nothing above m" it counts only those without
-whom nothing is chosen at that position (`term.py`): others cannot have had it chosen, faulty or not.
+A fill begins with the promises of the whole quorum of its term. For "nothing above m" it counts only the nodes without
+which nothing is chosen at that position (`term.py`): other nodes cannot have had it chosen, faulty or not.
 
 The same round, without a vote of its own, is the fence of a replica that lost its disk (`recover.py`).
 """
@@ -46,24 +48,25 @@ from tidelog.replication.quorum import blocks
 
 
 class Settled(NamedTuple):
-    """The value that is to stand at a position."""
+    """The value that a new coordinator decides on for one position."""
 
     position: int
     value: Value
     is_learned: bool
-    """True if the value is known to be chosen: nothing is to be proposed."""
+    """True if the value is known to be chosen, so that it need not be proposed."""
     has_payload: bool
 
 
 class Fill:
-    """The promise phase under one number, from `start` on, where the caller's own log stops being complete."""
+    """The promise phase under one proposal number, for the positions from `start` on, where the caller's own log is no
+    longer complete."""
 
     def __init__(self, number: int, term: Term, start: int) -> None:
         self.start = start
         self.end: int | None = None
-        """The end of the open positions, fixed when a quorum has promised; None before."""
+        """The position behind the last open one, fixed when a quorum has promised; None before."""
         self.learned_end = start
-        """The largest `learned_end` of the answers, which is that of the node `source`."""
+        """The largest `learned_end` among the answers; the node `source` sent it."""
         self.source: int | None = None
         self._number = number
         self._term = term
@@ -72,12 +75,12 @@ class Fill:
 
     @property
     def is_complete(self) -> bool:
-        """True if every position below `end` is settled."""
+        """True if a quorum has promised and every position below `end` is settled."""
         return self.end is not None and not self._open
 
     @property
     def unsettled(self) -> tuple[int, ...]:
-        """Returns the positions that wait: the values that a quorum reports there are faulty, and may be chosen."""
+        """Returns the positions that wait, because the values reported there are faulty and may be chosen."""
         return tuple(self._open)
 
     @property
@@ -86,7 +89,8 @@ class Fill:
         return tuple(node for node in self._term.quorum.members if node not in self._answers)
 
     def requests(self) -> list[Action]:
-        """Returns a request to each member that has not answered; while a position waits, to every member."""
+        """Returns a promise request to each member that has not answered; if a quorum has promised and a position still
+        waits, to every member."""
         if self.is_complete:
             return []
         request = PromiseRequest(self._number, self.start)
@@ -95,7 +99,7 @@ class Fill:
         return [Send(node, request) for node in self._term.quorum.members if has_quorum or node not in self._answers]
 
     def promised(self, sender: int, response: PromiseResponse) -> list[Settled]:
-        """Takes in a promise; returns the positions that it settles."""
+        """Takes in a promise; returns the values of the positions that it settles."""
         assert response.number == self._number and response.reply is Reply.ACCEPT
         if self.is_complete or sender not in self._term.quorum or not self.is_informed(response):
             return []
@@ -117,13 +121,13 @@ class Fill:
         return settled
 
     def is_informed(self, response: PromiseResponse) -> bool:
-        """Returns True if the sender has learned, on disk, the VOTERS that this term goes by."""
+        """Returns True if the sender has learned durably the VOTERS value that set this term's voters."""
         # Only such answers count. So when the new voters have begun to decide, a majority of them knows for good that
         # they do, and the old voters are not needed any more.
         return response.learned_end > self._term.voters_position
 
     def settled_to(self, position: int) -> None:
-        """Drops the open positions below `position`: all is applied there."""
+        """Drops the open positions below `position`, because everything there is applied."""
         if self._open and self._open[0] < position:
             self._open = [open_position for open_position in self._open if open_position >= position]
 
@@ -169,8 +173,8 @@ class Fill:
         return Settled(position, given_up(position) if self._term.is_union else NOP, False, True)
 
     def _by_name(self, position: int, reported: dict[int, Slot]) -> Settled | None:
-        """Settles a position that waits only for voters that have lost their votes, by the name of the value accepted
-        under the highest number."""
+        """Settles a position that waits only for voters that have lost their votes: proposes the value accepted under
+        the highest number by its digest, without its payload."""
         # Case 2, and safe whoever was waited for, since a quorum has to accept it, if only as faulty. To wait would be
         # but to hope for a copy, or for the word of a voter that the value was never chosen.
         if not (self._term.lost and self._term.lost.issuperset(self.unheard)):
@@ -180,13 +184,13 @@ class Fill:
         return Settled(position, values[0], False, False) if values else None
 
     def _may_decide(self, position: int, number: int, reported: dict[int, Slot]) -> bool:
-        """Returns True if nothing above this number can be chosen there."""
+        """Returns True if no value with a number above this one can be chosen at the position."""
         # In a union the values above have lost their names on every disk that will ever answer.
         deniers = self._none_above(number, reported)
         return self._term.is_union or all(blocks(deniers, decider) for decider in self._term.deciders(position))
 
     def _is_chosen(self, position: int, number: int, value: Value, reported: dict[int, Slot]) -> bool:
-        """Returns True if a quorum has accepted this number, and its value is known by name."""
+        """Returns True if a quorum has accepted this number at the position, and the value's digest is known."""
         # Such a value is chosen, whoever can still read it: it is learned by its name, and its payload is a matter of
         # repair. VOTERS are not settled this way, since they have to be read.
         if number == NO_NUMBER or value == UNKNOWN or self._term.is_news(position, value):
@@ -198,7 +202,7 @@ class Fill:
         return all(decider.is_met(accepted) for decider in self._term.deciders(position))
 
     def _none_above(self, number: int, reported: dict[int, Slot]) -> list[int]:
-        """Returns the nodes that have promised, and have accepted nothing above this number at the position."""
+        """Returns the nodes that have promised, and have accepted no value above this number at the position."""
         # They never will, below the number of this fill. Voters that have not answered deny nothing, lost or not.
         return [node for node in self._answers if node not in reported or reported[node].number <= number]
 

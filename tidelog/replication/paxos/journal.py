@@ -1,8 +1,8 @@
-"""Durable before visible: numbers a node's writes, and holds back what may not be seen before they are on disk.
+"""Durable before visible: numbers a node's writes, and holds back effects that other nodes may see until the writes
+before them are on disk.
 
-The core decides with what it has in memory, which is always the newest; what leaves the node with a promise in it
-waits here until everything that was written before it is durable. A crash can therefore forget anything, except what
-somebody was told.
+The state machine decides with what it has in memory, which is always the newest; a message that carries a promise waits
+here until everything written before it is durable. So a crash can forget anything except what another node was told.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ E = TypeVar("E")
 
 
 class Journal(Generic[E]):
-    """The numbered writes of one node. `E` is the type of the effects that wait for them, which are released in the
+    """The numbered writes of one node. `E` is the type of the effects that wait for them; effects are released in the
     order in which they came."""
 
     def __init__(self) -> None:
         self._sequence = 0
         self._urgent = 0
-        """The sequence of the last urgent write: effects wait for no later one."""
+        """The sequence of the last urgent write. Effects never wait for a later write."""
         self._stored = 0
         self._waiting: deque[tuple[int, E]] = deque()
 
     def persist(self, *records: Record, is_urgent: bool = True, is_soon: bool = False) -> Persist:
-        """Returns the next write in order. One without records asks that all before it become durable."""
+        """Returns the next write in order. A write without records asks that all before it become durable."""
         self._sequence += 1
         if is_urgent:
             self._urgent = self._sequence
@@ -44,11 +44,12 @@ class Journal(Generic[E]):
 
     @property
     def is_lazy(self) -> bool:
-        """True if there were writes since the last urgent one that are not durable."""
+        """True if a write after the last urgent one is not durable yet."""
         return self._sequence > max(self._urgent, self._stored)
 
     def when_durable(self, effect: E) -> list[E]:
-        """Returns the effect if all urgent writes so far are durable; else nothing, and `stored` will return it."""
+        """Returns the effect if all urgent writes so far are durable; else returns nothing now, and `stored` returns it
+        later."""
         # Not all writes: those that are not urgent are learned slots and lazy accepts, for which no answer waits.
         # Writes become durable in order, so an urgent one covers all before it.
         if self._stored >= self._urgent:
@@ -57,7 +58,7 @@ class Journal(Generic[E]):
         return []
 
     def stored(self, sequence: int) -> list[E]:
-        """Notes that the writes up to `sequence` are durable; returns what waited for them."""
+        """Records that the writes up to `sequence` are durable; returns the effects that waited for them."""
         assert sequence <= self._sequence, "the disk reports what was asked of it"
         self._stored = max(self._stored, sequence)
         released = []
