@@ -1,5 +1,5 @@
-"""The controller's core: commands, decisions, metadata records, and the cluster image that records make.
+"""The controller's pure part: commands, decisions, metadata records, and the cluster image that the records yield.
 
-It is pure and synchronous, as `tidelog.groups` is: a decision turns an image and a command into records and an answer,
-and `apply` turns an image and a record into the next image. Its shell is `tidelog.broker.controller`.
+It is synchronous and has no I/O, as `tidelog.groups`: a decision turns an image and a command into records and an
+answer, and `apply` turns an image and a record into the next image. The code with I/O is `tidelog.broker.controller`.
 """

@@ -1,7 +1,8 @@
 """The commands to the active controller about users, tokens and ACLs. All are answered by `Done`.
 
-Whoever asks has hashed what is secret, with a salt of its own: no secret travels between brokers, and a command that
-comes twice does the same twice. What is there already, or gone, is no error, so both are known as done.
+The sender has hashed the secrets, with a salt of its own: no secret travels between brokers, and a command that arrives
+twice has the same effect twice. To add an entry that exists, or to remove one that does not, is no error and answered
+`Done`.
 """
 
 from __future__ import annotations
@@ -14,38 +15,38 @@ from tidelog.model.credentials import Token, User
 
 
 class StoreUser(ClientCommand, frozen=True, tag=True):
-    """Makes a user (`is_new`), or gives one another password."""
+    """Command: create a user (`is_new`), or change a user's password."""
 
     user: User
     is_new: bool
 
 
 class RemoveUser(ClientCommand, frozen=True, tag=True):
-    """Removes a user, with all tokens that stand for it."""
+    """Command: remove a user, with all its tokens."""
 
     name: str
 
 
 class StoreToken(ClientCommand, frozen=True, tag=True):
-    """Makes a token."""
+    """Command: create a token."""
 
     token: Token
 
 
 class RemoveTokens(ClientCommand, frozen=True, tag=True):
-    """Removes tokens."""
+    """Command: remove tokens."""
 
     token_ids: Sequence[str]
 
 
 class AddAcls(ClientCommand, frozen=True, tag=True):
-    """Adds ACLs, all or none."""
+    """Command: add ACLs, all or none."""
 
     acls: Sequence[Acl]
 
 
 class RemoveAcls(ClientCommand, frozen=True, tag=True):
-    """Removes ACLs."""
+    """Command: remove ACLs."""
 
     acls: Sequence[Acl]
 

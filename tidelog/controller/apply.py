@@ -1,8 +1,9 @@
-"""`apply(image, record, offset) -> image`: the metadata log's meaning, the same on every broker.
+"""`apply(image, record, offset) -> image`: the effect of each metadata record on the cluster image, the same on every
+broker.
 
-Pure and total: replay uses it alone, so it can never fail on something that was once decided. Anything that a record
-names and that is not there (any more) is passed over. Voter sets are values of the log of their own kind, which the
-Paxos engine understands; `with_voters` is what they mean to the image.
+Pure and total: replay uses it alone, so it must never fail on a record that was once written. A name in a record that
+does not exist (any more) is ignored. Voter sets are a separate kind of value in the log, which the Paxos engine
+understands; `with_voters` applies them to the image.
 """
 
 from __future__ import annotations
@@ -68,9 +69,10 @@ from tidelog.model.quotas import Entity, altered
 
 DURABILITY = "ack.durability"
 UNKNOWN_SINCE = 0
-"""Stands for the beginning of replicas that are there since before positions were noted."""
+"""The start position of replicas that existed before the metadata recorded start positions."""
 RECOVERY_EPOCHS = 1 << 12
-"""Leaders of one partition in the part of a metadata log that was lost are fewer."""
+"""The amount by which epochs are raised when a metadata log is recovered. It exceeds the number of leaders that one
+partition may have had in the lost part of the log."""
 RECOVERIES_MAX = 100
 REGROUPINGS_MAX = 100
 
@@ -108,14 +110,14 @@ def apply(image: ClusterImage, record: MetadataRecord, offset: int) -> ClusterIm
 
 
 def apply_all(image: ClusterImage, records: Iterable[MetadataRecord], offset: int) -> ClusterImage:
-    """Returns the image after records of which the first is at `offset`."""
+    """Returns the image after records, the first of which is at `offset`."""
     for i, record in enumerate(records):
         image = apply(image, record, offset + i)
     return image
 
 
 def with_voters(image: ClusterImage, voters: Iterable[Voter], next_voter_id: int) -> ClusterImage:
-    """Returns the image after a voter set took effect; it has no offset in the log. The first one founds the
+    """Returns the image after a voter set took effect; a voter set has no record offset. The first one founds the
     cluster."""
     ordered = tuple(sorted(voters, key=lambda voter: voter.voter_id))
     # Voters are disks: a broker on another disk keeps the voter id that its own disk got, or none.
@@ -148,7 +150,8 @@ def _apply_to_cluster(image: ClusterImage, record: ClusterCreated | LevelRaised 
 
 
 def _raised(image: ClusterImage, record: LevelRaised) -> ClusterImage:
-    """Notes the new level, and the levels of brokers that have registered where these were not written down."""
+    """Returns the image at a new feature level, with the given levels for brokers whose registration did not record
+    them."""
     # By incarnation: a process that has registered since may be of another version.
     spoken = {(broker.node_id, broker.incarnation): broker.levels for broker in record.spoken}
     brokers = {
@@ -159,7 +162,8 @@ def _raised(image: ClusterImage, record: LevelRaised) -> ClusterImage:
 
 
 def _recovered(image: ClusterImage, record: ClusterRecovered) -> ClusterImage:
-    """Begins all epochs anew, far beyond those that lost decisions may have used, and takes over the in-sync sets."""
+    """Returns the image of a recovered cluster: raises all epochs by `RECOVERY_EPOCHS`, beyond those that lost
+    decisions may have used, and takes over the in-sync sets of the record."""
     synced = {(replicas.topic_id, replicas.partition): replicas.nodes for replicas in record.synced}
 
     def begun_anew(topic: Topic, partition: PartitionInfo) -> PartitionInfo:
@@ -221,7 +225,7 @@ def _apply_to_brokers(
 
 
 def _registered(image: ClusterImage, record: BrokerRegistered, offset: int) -> BrokerInfo:
-    """Returns the entry of a broker that registers, under the voter id that its disk has, if it has one."""
+    """Returns the entry of a registering broker, with its disk's voter id if it has one."""
     node = NodeId(record.node_id)
     previous = image.brokers.get(node)
     # Voter id, starts and marks belong to the disk: a new one begins without them.
@@ -328,7 +332,8 @@ def _grown(image: ClusterImage, topic: Topic, assignments: list[list[int]], offs
 
 
 def _since(replicas: tuple[NodeId, ...], began_at: Mapping[NodeId, int], offset: int) -> tuple[tuple[NodeId, int], ...]:
-    """Returns the positions at which replicas began: those known, and this one for all others."""
+    """Returns the offset at which each replica was assigned: `began_at` for the replicas in it, and `offset` for all
+    others."""
     return tuple((node, began_at.get(node, offset)) for node in replicas)
 
 
@@ -400,7 +405,7 @@ def _nodes(numbers: list[int]) -> tuple[NodeId, ...]:
 
 
 def _unthrottled_if_idle(image: ClusterImage) -> ClusterImage:
-    """Returns the image without its throttle if no replica moves: a throttle ends with the last move."""
+    """Returns the image without its reassignment throttle if no replica is being moved."""
     # Left in force, the throttle would slow down a later move that nobody meant it for. (In Kafka an operator has to
     # remember to take it off.)
     if image.moves_throttle == NO_THROTTLE or any(

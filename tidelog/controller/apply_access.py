@@ -18,7 +18,7 @@ from tidelog.model.credentials import Access
 
 
 def apply_to_access(access: Access, record: AccessRecord) -> Access:
-    """Returns what is known of those who log in, after a record."""
+    """Returns users, tokens and ACLs after a record."""
     match record:
         case UserStored(user):
             return replace(access, users=in_order({**access.users, user.name: user}))

@@ -1,12 +1,13 @@
-"""The one list of commands: who may give each and how it says so, what rights it takes, what decides and answers it.
+"""The table of all commands: for each its sender, the rights that it needs, and the functions that decide and answer
+it.
 
-All that has to know of commands one by one reads it here: `decide`, the rights of clients (`judge.py`), and what a
-broker believes of another (`broker/peer_claims.py`). A command without a row is an error of import.
+All code that distinguishes commands reads this table: `decide`, the rights of clients (`judge.py`), and the check of a
+broker's statements about itself (`broker/peer_claims.py`). A command without a row raises an error at import.
 
-- A client's command is judged by the rights of its caller, wherever that is connected.
-- A broker's command is about that broker, or for its own work. The message says in which fields it names its sender,
-  who is held against the connection that it comes by; there is no right that a broker is given or refused.
-- The controller's own never travel.
+- A client's command is allowed by the rights of the client, whichever broker it is connected to.
+- A broker's command is about that broker, or for its own work. A `Claim` names the message fields that identify the
+  sender, which are compared with the connection's broker; brokers need no rights.
+- The controller's own commands are never sent.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ Needs = Callable[[ClusterImage, CC], Sequence[rights.Need]]
 
 
 class Claim(NamedTuple):
-    """The fields in which a message says who sends it; empty where it does not."""
+    """The names of the fields in which a command identifies its sender; empty for a field that the command lacks."""
 
     node: str = ""
     epoch: str = ""
@@ -107,17 +108,18 @@ BY_WAY_OF: Final = Claim("via")
 
 
 class Row(NamedTuple):
-    """Holds what there is to know of a kind of command."""
+    """The properties of one kind of command."""
 
     decide: Callable[[ClusterImage, Any, BrokerConfig], Decision] | None
-    """None: the active controller notes it, and decides nothing."""
+    """The deciding function; None if the active controller only records the command in memory."""
     claim: Claim = NO_CLAIM
     needs: Callable[[ClusterImage, Any], Sequence[rights.Need]] | None = None
-    """The rights that a client's command takes; None if it is no client's."""
+    """A function that returns the rights that a client's command needs; None if it is no client's command."""
     answers: tuple[type[CommandAnswer], ...] = (Done,)
-    """The deciding broker gives one of these; another one may name it instead (`ControllerElsewhere`)."""
+    """The types of answer that the deciding broker gives; a broker that is not the controller answers
+    `ControllerElsewhere`."""
     is_sent: bool = True
-    """False: it is the controller's own, and never travels."""
+    """False if only the controller itself issues the command, so that it is never sent."""
 
 
 def _simple(decide: Callable[[ClusterImage, C], Decision]) -> Decide[C]:
@@ -185,17 +187,17 @@ COMMANDS: Final[Mapping[type[Command], Row]] = dict(
         _own(AgreeSnapshot, _simple(decide_cluster.agree_snapshot)),
     )
 )
-"""All commands."""
+"""The row of each kind of command."""
 CLIENT_COMMANDS: Final = tuple(kind for kind, row in COMMANDS.items() if row.needs is not None)
-"""A controller takes these from brokers on behalf of their clients."""
+"""The commands that brokers send on behalf of their clients."""
 WIRE_COMMANDS: Final = tuple(kind for kind, row in COMMANDS.items() if row.is_sent)
-"""A controller takes these from other brokers, and no others."""
+"""The commands that a controller accepts from other brokers."""
 
 
 ANSWERS: Final[tuple[type[CommandAnswer], ...]] = tuple(
     dict.fromkeys((ControllerElsewhere, *(answer for row in COMMANDS.values() for answer in row.answers)))
 )
-"""A controller, or who is none, answers with these."""
+"""All types of answer to a command."""
 
 
 def _kinds(base: type[Command]) -> Iterator[type[Command]]:

@@ -1,7 +1,7 @@
-"""The commands of the active controller and its answers; both travel between brokers.
+"""The commands to the active controller and its answers; both travel between brokers.
 
-A command carries everything random (a new topic's id, a process's incarnation), drawn by whoever asks: so the answer
-to a command that was sent twice, because the first answer got lost, is the same, and deciding stays pure.
+A command carries every random value that it needs (a new topic's id, a process's incarnation), drawn by the sender: so
+the answer to a command that was sent twice, because the first answer got lost, is the same, and deciding stays pure.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from tidelog.model.wire_numbers import Int64, Natural, NaturalOrNone
 
 
 class NewTopic(msgspec.Struct, frozen=True):
-    """A topic to be created. None means the controller's default; `assignments` excludes the two counts."""
+    """A topic to be created. A None field takes the controller's default; `assignments` excludes `partitions` and
+    `replication_factor`."""
 
     name: str
     partitions: Int64 | None = None
@@ -30,30 +31,33 @@ class NewTopic(msgspec.Struct, frozen=True):
 
 # `\Z` and not `$`, which would let a line feed into the name of a directory.
 NewTopicId = Annotated[str, msgspec.Meta(pattern=r"\A(?!0{32})[0-9a-f]{32}\Z")]
-"""The id of a topic as whoever asks for it has drawn it. Every broker names a directory by it, and zeros are the
-metadata log's, so nothing else is taken from other brokers."""
+"""A topic's id, drawn by the sender of the command: 32 hexadecimal digits. Every broker names a directory by it, and
+zeros are the metadata log's id, so no other form is accepted from other brokers."""
 
 
 class Command(msgspec.Struct, frozen=True, tag=True):
-    """Base of all."""
+    """The base class of all commands."""
 
 
 CALLER_LEVEL: Final = 3
-"""Since which feature level a command says for whom it is done."""
+"""The feature level from which on a command names the client for which it is sent."""
 
 
 class ClientCommand(Command, frozen=True, kw_only=True):
-    """Base of what a broker asks for because one of its clients does, by whose rights the controller judges it."""
+    """The base class of commands that a broker sends for one of its clients. The controller checks that client's
+    rights."""
 
     caller: Caller | None = None
-    """The client, as the broker that it speaks to has found it to be. None where nobody says, as in older versions."""
+    """The client, as authenticated by the broker that it is connected to. None if it is not known, as from older
+    versions."""
 
 
 # -- topics --------------------------------------------------------------------------------------------------------
 
 
 class CreateTopic(ClientCommand, frozen=True, tag=True):
-    """Answered by `TopicPlaced`. With `validate_only`, that is what would have happened."""
+    """Command: create a topic. Answered by `TopicPlaced`; with `validate_only` nothing is created, and the answer says
+    what would be."""
 
     topic: NewTopic
     topic_id: NewTopicId
@@ -61,15 +65,16 @@ class CreateTopic(ClientCommand, frozen=True, tag=True):
 
 
 class CreateOffsetsTopic(Command, frozen=True, tag=True):
-    """Makes the topic of the consumer groups, or another one of the brokers' own, as the controller's settings say, if
-    there is none yet: whoever asks for it gets the one that there is. Answered by `TopicPlaced`."""
+    """Command: create the topic of consumer groups' offsets, or another internal topic, with the controller's settings,
+    if it does not exist. Answered by `TopicPlaced` with the existing or new topic."""
 
     topic_id: NewTopicId
     name: str = OFFSETS_TOPIC
 
 
 class AddPartitions(ClientCommand, frozen=True, tag=True):
-    """Answered by `TopicPlaced`. `have` is the count that the asker saw; a repetition is known by it."""
+    """Command: add partitions to a topic. Answered by `TopicPlaced`. `have` is the partition count that the sender
+    knew, by which a repeated command is recognised."""
 
     name: str
     have: Int64
@@ -77,14 +82,15 @@ class AddPartitions(ClientCommand, frozen=True, tag=True):
 
 
 class DeleteTopic(ClientCommand, frozen=True, tag=True):
-    """Answered by `Done`. `topic_id` is the topic that the asker saw under this name, or empty if it saw none."""
+    """Command: delete a topic. Answered by `Done`. `topic_id` is the id that the sender knew for this name, or empty if
+    it knew none."""
 
     name: str
     topic_id: str = ""
 
 
 class AlterTopicConfigs(ClientCommand, frozen=True, tag=True):
-    """Answered by `Done`. Sets overrides of a topic, or takes them back (None)."""
+    """Command: set configuration overrides of a topic, or remove them (None). Answered by `Done`."""
 
     name: str
     changes: Mapping[str, str | None]
@@ -92,7 +98,7 @@ class AlterTopicConfigs(ClientCommand, frozen=True, tag=True):
 
 
 class QuotaChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """New rates of one entity (`model/quotas.py`); null takes one back."""
+    """New rates of one entity (`model/quotas.py`); a null rate removes the quota."""
 
     rates: dict[str, float | None]
     user: str | None = None
@@ -101,80 +107,82 @@ class QuotaChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
 
 
 class AlterQuotas(ClientCommand, frozen=True, tag=True):
-    """Answered by `Done`. All changes or none."""
+    """Command: change quotas, all or none. Answered by `Done`."""
 
     changes: Sequence[QuotaChange]
     validate_only: bool = False
 
 
 class ReportRemoved(Command, frozen=True, tag=True):
-    """A broker holds no data of these deleted topics any more. Answered by `Done`."""
+    """Command: a broker reports that it holds no data of these deleted topics any more. Answered by `Done`."""
 
     node_id: Natural
     topic_ids: Sequence[str]
 
 
 class AllocateProducerIds(Command, frozen=True, tag=True):
-    """Answered by `ProducerIdBlock`. One that was asked for twice is wasted; there are enough."""
+    """Command: allocate a block of producer ids. Answered by `ProducerIdBlock`. A repeated command allocates another
+    block."""
 
 
 # -- brokers -------------------------------------------------------------------------------------------------------
 
 
 Word = Annotated[str, msgspec.Meta(max_length=1_024)]
-"""A name or an address. Every broker keeps those of all others."""
+"""A name or an address in a registration, of at most 1,024 characters, since every broker keeps those of all others."""
 LISTENERS_MAX: Final = 64
 
 
 class RegisterBroker(Command, frozen=True, tag=True):
-    """A broker process reports for duty. Answered by `BrokerAdmitted`, or `RegistrationOutdated`."""
+    """Command: register a broker process. Answered by `BrokerAdmitted`, or `RegistrationOutdated`."""
 
     node_id: Natural
     incarnation: Word
     """The incarnation of the broker's process."""
     storage: Word
-    """The id of the disk that holds the metadata log."""
+    """The id of the broker's disk that holds the metadata log."""
     listeners: Annotated[Mapping[Word, Endpoint], msgspec.Meta(max_length=LISTENERS_MAX)]
-    """The addresses that clients are told, by the names of the listeners."""
+    """The advertised addresses, by listener name."""
     peer_host: Word
     peer_port: Natural
     rack: Word | None = None
     cluster_id: Word = ""
-    """The cluster that its disk belongs to; empty if it is new."""
+    """The id of the cluster that the broker's disk belongs to; empty if the disk is new."""
     clean_epoch: NaturalOrNone = -1
-    """The broker epoch under which its predecessor on this disk stopped in good order; -1 if it did not."""
+    """The broker epoch under which the last process on this disk shut down cleanly; -1 if it did not."""
     replaces: NaturalOrNone = -1
-    """The newest registration of its node id that it knows of; -1 if none."""
+    """The broker epoch of the newest registration of its node id that the broker knows; -1 if it knows none."""
     lost_storage: Word = ""
-    """The disk under which its data directory took part before, if that was lost since; else empty."""
+    """The former disk id of the broker's data directory, if that disk was lost; else empty."""
     starts: Natural = 0
-    """How often a process has begun on its data directory, this one included; 0 if that is not counted."""
+    """The number of process starts on the broker's data directory, this one included; 0 if they are not counted."""
     stamp: Natural = 0
-    """The last time mark in its data directory."""
+    """The last time mark in the broker's data directory."""
     levels: LevelRange = FIRST_LEVEL
-    """The feature levels that it speaks."""
+    """The feature levels that the broker supports."""
 
 
 class BrokerHeartbeat(Command, frozen=True, tag=True):
-    """A broker lives. Answered by `HeartbeatAnswered`."""
+    """Command: the periodic heartbeat of a broker. Answered by `HeartbeatAnswered`."""
 
     node_id: Natural
     broker_epoch: NaturalOrNone
     position: Natural
-    """How far it has applied the metadata log."""
+    """The position up to which the broker has applied the metadata log."""
     wants_shutdown: bool = False
-    """It is about to stop, and asks that nobody counts on it any more."""
+    """True if the broker is about to stop, and asks to be fenced and to lose its leaderships."""
     snapshot_position: Natural = 0
-    """The position of the broker's newest snapshot, which `snapshot_hash` is the root hash of."""
+    """The position of the broker's newest snapshot; `snapshot_hash` is that snapshot's root hash."""
     snapshot_hash: str = ""
     stamp: Natural = 0
-    """The last time mark in its data directory."""
+    """The last time mark in the broker's data directory."""
     wall_ms: Int64 | None = None
-    """The time by its own clock."""
+    """The time by the broker's wall clock, in milliseconds."""
 
 
 class MetadataApplied(Command, frozen=True, tag=True):
-    """A broker has applied the metadata log up to `position`; it says so at once, between its heartbeats. One-way."""
+    """Command: a broker has applied the metadata log up to `position`. It is sent at once, between heartbeats, and not
+    answered."""
 
     node_id: Natural
     broker_epoch: NaturalOrNone
@@ -182,26 +190,27 @@ class MetadataApplied(Command, frozen=True, tag=True):
 
 
 class ReportSilence(Command, frozen=True, tag=True):
-    """A broker, the witness, is owed answers by another one, which does not even say that it is there. Told again while
-    that lasts; a word of two witnesses lets the controller fence it. One-way."""
+    """Command: a broker (the witness) has waited in vain for answers of another broker. It is repeated while that lasts
+    and not answered; on the reports of two witnesses the controller may fence the silent broker."""
 
     node_id: Natural
-    """The witness."""
+    """The node id of the witness."""
     broker_epoch: NaturalOrNone
-    """The witness's."""
+    """The broker epoch of the witness."""
     silent_node: Natural
     silent_epoch: NaturalOrNone
 
 
 class RemoveBroker(ClientCommand, frozen=True, tag=True):
-    """Answered by `Done`. `broker_epoch` is the registration that the asker saw; -1 if it saw none."""
+    """Command: remove a broker from the cluster. Answered by `Done`. `broker_epoch` is the registration that the sender
+    knew; -1 if it knew none."""
 
     node_id: Int64
     broker_epoch: Int64 = -1
 
 
 class SpokenLevels(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The feature levels that a broker speaks, as this process of it says."""
+    """The feature levels that a broker's present process supports."""
 
     node_id: Int64
     incarnation: str
@@ -209,19 +218,19 @@ class SpokenLevels(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
 
 
 class RaiseLevel(ClientCommand, frozen=True, tag=True):
-    """Raises the cluster's feature level to the highest that any of its brokers speaks, if all do. Answered by
-    `LevelAnswered`; with `validate_only`, that is what would have happened."""
+    """Command: raise the cluster's feature level to the highest that any of its brokers supports, provided that all
+    support it. Answered by `LevelAnswered`; with `validate_only` nothing changes, and the answer says what would."""
 
     validate_only: bool = False
     spoken: Sequence[SpokenLevels] = ()
-    """The controller fills this in, for itself and the brokers that it is connected to."""
+    """The levels of the controller and of the brokers connected to it; the controller fills them in."""
 
 
 # -- what only the controller itself asks for ----------------------------------------------------------------------
 
 
 class LeadCluster(Command, frozen=True, tag=True):
-    """Records that a controller was elected under `epoch`. A cluster that has no id yet gets `cluster_id`."""
+    """Command: record that a controller was elected under `epoch`. A cluster that has no id yet gets `cluster_id`."""
 
     node_id: int
     epoch: int
@@ -231,14 +240,15 @@ class LeadCluster(Command, frozen=True, tag=True):
 
 
 class FenceBroker(Command, frozen=True, tag=True):
-    """A broker was not heard of for too long. Without effect if it has registered again since."""
+    """Command: fence a broker that the controller has not heard of for too long. It has no effect if the broker has
+    registered again since."""
 
     node_id: int
     broker_epoch: int
 
 
 class Stamped(msgspec.Struct, frozen=True, array_like=True):
-    """The last time mark in the directory of a broker, in one of its lives."""
+    """The last time mark in the directory of a broker, under one of its broker epochs."""
 
     node_id: int
     broker_epoch: int
@@ -246,24 +256,25 @@ class Stamped(msgspec.Struct, frozen=True, array_like=True):
 
 
 class NoteStamps(Command, frozen=True, tag=True):
-    """The metadata are to know how recent the directories of brokers are."""
+    """Command: record the newest time marks in brokers' directories in the metadata, by which an old copy of a
+    directory is recognised."""
 
     stamps: Sequence[Stamped]
 
 
 class AssignVoter(Command, frozen=True, tag=True):
-    """A broker's disk is to get a voter id."""
+    """Command: assign a voter id to a broker's disk."""
 
     node_id: int
     storage: str
 
 
 class TakeSnapshot(Command, frozen=True, tag=True):
-    """The log has grown long."""
+    """Command: have all brokers write a snapshot, because the metadata log has grown long."""
 
 
 class AgreeSnapshot(Command, frozen=True, tag=True):
-    """A majority of the voters reported the same snapshot."""
+    """Command: record that a majority of the voters reported the same snapshot."""
 
     position: int
     root_hash: str
@@ -273,17 +284,19 @@ class AgreeSnapshot(Command, frozen=True, tag=True):
 
 
 class CommandAnswer(msgspec.Struct, frozen=True, tag=True):
-    """Base of all. `position` is how far a broker must have applied the metadata log to see what was decided."""
+    """The base class of all answers. `position` is the position up to which a broker must have applied the metadata log
+    to see the decision."""
 
     position: Natural
 
 
 class Done(CommandAnswer, frozen=True, tag=True):
-    """It is so, now or already."""
+    """The answer that the command has taken effect, now or before."""
 
 
 class ControllerElsewhere(CommandAnswer, frozen=True, tag=True):
-    """Nothing was done: another broker is the controller, as far as this one knows, and is found there by its peers."""
+    """The answer of a broker that is not the controller: nothing was done. It names the controller that it knows, and
+    its address for other brokers."""
 
     node_id: Natural
     host: str
@@ -291,43 +304,47 @@ class ControllerElsewhere(CommandAnswer, frozen=True, tag=True):
 
 
 class TopicPlaced(CommandAnswer, frozen=True, tag=True):
-    """`assignments[p]` are the replicas of partition p, the preferred leader first."""
+    """The answer with a topic's replicas: `assignments[p]` are those of partition p, the preferred leader first."""
 
     topic_id: str
     assignments: list[list[Natural]]
 
 
 class ProducerIdBlock(CommandAnswer, frozen=True, tag=True):
-    """The ids from `first` on are the asker's."""
+    """The answer with a block of producer ids, from `first` on, for the sender."""
 
     first: Natural
     count: Natural
 
 
 class BrokerAdmitted(CommandAnswer, frozen=True, tag=True):
-    """Registered, and fenced until a heartbeat reports a position beyond `broker_epoch`."""
+    """The answer that a broker is registered. It is fenced until a heartbeat reports a position beyond
+    `broker_epoch`."""
 
     broker_epoch: Natural
     cluster_id: str
 
 
 class RegistrationOutdated(CommandAnswer, frozen=True, tag=True):
-    """Nothing was done: the newest registration of this node id is another one; -1 if there is none."""
+    """The answer that nothing was done, because the newest registration of this node id is not the one named; -1 if
+    there is none."""
 
     broker_epoch: NaturalOrNone
 
 
 class HeartbeatAnswered(CommandAnswer, frozen=True, tag=True):
-    """Tells what the cluster thinks of the broker. `may_stop`: it asked to, and leads nothing any more."""
+    """The answer to a heartbeat: the broker's state in the metadata. `may_stop` is True if the broker asked to stop,
+    and leads no partition any more."""
 
     is_fenced: bool
     may_stop: bool
     clock_offset_ms: Int64 | None = None
-    """How far its clock is ahead of the median of the live brokers' clocks; None if that was not looked at."""
+    """Milliseconds by which the broker's clock is ahead of the median of the live brokers' clocks; None if they were
+    not compared."""
 
 
 class LevelAnswered(CommandAnswer, frozen=True, tag=True):
-    """The cluster's feature level was `before`, and is `level`."""
+    """The answer with the cluster's feature level: `before` the command, and `level` now."""
 
     before: Natural
     level: Natural

@@ -1,8 +1,8 @@
-"""The controller's core: `decide(image, command, config) -> Decision`.
+"""The controller's decisions: `decide(image, command, config) -> Decision`.
 
-Pure. Deciding looks at the image and changes nothing; the records take effect when the metadata log has them and
-`apply` is done with them. Whatever is refused raises a `TidelogError`, and then nothing has happened. A command that
-comes a second time, because its first answer was lost, finds its work done and gets the same answer.
+Pure. Deciding reads the image and changes nothing; the records take effect when they are in the metadata log and
+`apply` has applied them. A refused command raises a `TidelogError`, and has no effect. A command that comes a second
+time, because its first answer was lost, finds its work done and gets the same answer.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tidelog.model.cluster import ClusterImage
 
 
 def decide(image: ClusterImage, command: Command, config: BrokerConfig) -> Decision:
-    """Returns what follows from a command. Raises what the deciding function of its kind raises."""
+    """Returns the records and the answer for a command. Raises the errors of the deciding function for its kind."""
     decided_by = COMMANDS[type(command)].decide
     assert decided_by is not None, f"{command!r} is noted, not decided"
     return decided_by(image, command, config)

@@ -1,4 +1,5 @@
-"""Deciding about users, tokens and ACLs: bounded, and known by all brokers or not done at all."""
+"""Decisions about users, tokens and ACLs: their numbers are bounded, and they need a feature level that all brokers
+support."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ from tidelog.model.errors import InvalidRequest, NotFound, UnsupportedLevel
 
 
 def decide_access(image: ClusterImage, command: AccessCommand, config: BrokerConfig) -> Decision:
-    """Raises `UnsupportedLevel`, `InvalidRequest`, or `NotFound` for another password of a user that there is not."""
+    """Decides a command about users, tokens or ACLs. Raises `UnsupportedLevel`, `InvalidRequest`, or `NotFound` for a
+    new password of a user that does not exist."""
     if image.level < ACCESS_LEVEL:
         raise UnsupportedLevel(
             f"users, tokens and ACLs need feature level {ACCESS_LEVEL}, and the cluster is at level {image.level}: "
@@ -84,7 +86,7 @@ def _remove_user(access: Access, name: str) -> tuple[MetadataRecord, ...]:
 
 
 def _store_token(access: Access, token: Token, config: BrokerConfig) -> tuple[MetadataRecord, ...]:
-    """Stores a token; where there are as many as may be, the expired ones are removed to make room."""
+    """Returns the records that store a token; if the limit is reached, expired tokens are removed to make room."""
     if token.token_id in access.tokens:
         return ()
     check_principal(token.principal)

@@ -1,7 +1,7 @@
-"""Deciding about brokers: who is admitted, who counts as live, who leaves.
+"""Decisions about brokers: registration, heartbeats, fencing and removal.
 
-One node id is one broker. A process that registers under an id whose broker is not fenced is admitted only if the
-earlier process is surely dead. A registration is compared and set: it names the one that it replaces.
+One node id is one broker. A process that registers under the id of a broker that is not fenced is admitted only if the
+earlier process is surely dead. A registration is compared and set: it names the registration that it replaces.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ TOPICS_SHOWN = 5
 
 
 def register(image: ClusterImage, command: RegisterBroker, config: BrokerConfig) -> Decision:
-    """Raises `WrongCluster`, `UnsupportedLevel`, `NodeIdInUse`, `OldDirectory`."""
+    """Decides whether a broker's registration is admitted. Raises `WrongCluster`, `UnsupportedLevel`, `NodeIdInUse` or
+    `OldDirectory`."""
     # The logs of another cluster have other topics under the same offsets and epochs.
     if command.cluster_id and command.cluster_id != image.cluster_id:
         raise WrongCluster(
@@ -112,8 +113,8 @@ def register(image: ClusterImage, command: RegisterBroker, config: BrokerConfig)
 
 
 def _is_old(image: ClusterImage, registered_before: BrokerInfo, command: RegisterBroker) -> bool:
-    """Returns True if the disk is an old copy: its directory shows less than it did, or another disk has replaced it
-    and it still counts as a voter somewhere."""
+    """Returns True if the disk is an old copy: its directory has older marks than the metadata, or another disk has
+    replaced it and it still counts as a voter in some log."""
     if registered_before.storage == command.storage:
         # A directory counts its starts, and goes on marking time. One that shows less than was told is a copy of then.
         return command.starts > 0 and (
@@ -129,7 +130,8 @@ def _is_old(image: ClusterImage, registered_before: BrokerInfo, command: Registe
 
 
 def note_stamps(image: ClusterImage, command: NoteStamps) -> Decision:
-    """Records the time marks that are newer than those in the metadata; nothing at level 1, which has none."""
+    """Records the time marks that are newer than those in the metadata; none at feature level 1, whose metadata has no
+    time marks."""
     if image.level == LEVEL_MIN:
         return Decision()
     brokers = {int(node): broker for node, broker in image.brokers.items()}
@@ -155,9 +157,10 @@ def _admitted(image: ClusterImage, node: NodeId) -> CommandAnswer:
 
 
 def registered_broker(image: ClusterImage, node_id: int, broker_epoch: int) -> BrokerInfo:
-    """Returns the broker that is registered under this epoch.
+    """Returns the broker that is registered under this broker epoch.
 
-    Raises `StaleBrokerEpoch`, `BrokerRemoved`, or `NotController` if the epoch is newer than all that is known here.
+    Raises `StaleBrokerEpoch`, `BrokerRemoved`, or `NotController` if the epoch is newer than every registration in the
+    image.
     """
     # Epochs are positions in the log, so this registration is not in the part that is known here.
     if broker_epoch >= image.position:
@@ -174,9 +177,9 @@ def registered_broker(image: ClusterImage, node_id: int, broker_epoch: int) -> B
 
 
 def heartbeat(image: ClusterImage, command: BrokerHeartbeat, config: BrokerConfig) -> Decision:
-    """Unfences a broker that has caught up with its own registration; fences one that wants to stop.
+    """Unfences a broker that has applied its own registration; fences a broker that asks to stop.
 
-    Raises as `registered_broker`.
+    Raises `StaleBrokerEpoch`, `BrokerRemoved` or `NotController`.
     """
     broker = registered_broker(image, command.node_id, command.broker_epoch)
     node = broker.node_id
@@ -197,7 +200,7 @@ def heartbeat(image: ClusterImage, command: BrokerHeartbeat, config: BrokerConfi
 
 
 def fence(image: ClusterImage, command: FenceBroker, config: BrokerConfig) -> Decision:
-    """Fences a broker whose session is over, unless it has registered again."""
+    """Fences a broker whose session has expired, unless it has registered again."""
     node = NodeId(command.node_id)
     broker = image.brokers.get(node)
     # The broker has registered again since its session ended: the new life is not to blame for the old one's silence.
@@ -210,7 +213,7 @@ def fence(image: ClusterImage, command: FenceBroker, config: BrokerConfig) -> De
 
 
 def remove(image: ClusterImage, command: RemoveBroker, config: BrokerConfig) -> Decision:
-    """Raises `NotFound`, or `InvalidRequest` with what must be done first."""
+    """Removes a broker from the cluster. Raises `NotFound`, or `InvalidRequest` with what must be done first."""
     node = NodeId(command.node_id)
     broker = image.brokers.get(node)
     if broker is None and command.broker_epoch >= 0:
@@ -247,7 +250,8 @@ def _check_replicas(image: ClusterImage, node: NodeId, config: BrokerConfig) -> 
 
 
 def _check_votes(image: ClusterImage, broker: BrokerInfo) -> None:
-    """Raises `InvalidRequest` unless the other live voters are a majority, of the voters now and of those left."""
+    """Raises `InvalidRequest` unless the other live voters are a majority of the present voters and of the remaining
+    ones."""
     if broker.node_id not in [voter.node_id for voter in image.voters]:
         return
     # A majority of the present voters is one of the remaining ones as well; the change needs both.
@@ -261,5 +265,5 @@ def _check_votes(image: ClusterImage, broker: BrokerInfo) -> None:
 
 
 def is_voting(image: ClusterImage, voter_id: int) -> bool:
-    """Returns True if the voter's broker is live, on the very disk that votes."""
+    """Returns True if the voter's broker is live and still has the disk that holds the vote."""
     return any(broker.voter_id == voter_id for broker in image.live_brokers)

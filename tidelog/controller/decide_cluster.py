@@ -1,4 +1,4 @@
-"""Deciding about the cluster itself: who leads it, who votes, its snapshots, and ids for producers."""
+"""Decisions about the cluster itself: its controller, the metadata log's voters, snapshots, and producer ids."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def lead(image: ClusterImage, command: LeadCluster) -> Decision:
 
 
 def assign_voter(image: ClusterImage, command: AssignVoter) -> Decision:
-    """Gives a broker's disk the next voter id for the metadata log, unless it was given one that is not used yet."""
+    """Assigns the next voter id of the metadata log to a broker's disk, unless the disk has an unused voter id
+    already."""
     broker = image.brokers.get(NodeId(command.node_id))
     # An id at or above `voters_end` is unused yet, and a repeated command must not waste another.
     if broker is None or broker.storage != command.storage or broker.voter_id >= image.voters_end:
@@ -48,12 +49,12 @@ def assign_voter(image: ClusterImage, command: AssignVoter) -> Decision:
 
 
 def take_snapshot(_image: ClusterImage, _command: TakeSnapshot) -> Decision:
-    """Has every broker make a snapshot at one position."""
+    """Returns the record upon which every broker writes a snapshot at the same position."""
     return Decision((SnapshotTaken(),))
 
 
 def agree_snapshot(image: ClusterImage, command: AgreeSnapshot) -> Decision:
-    """Records the root hash that a majority has reported for the newest snapshot, unless that is recorded already."""
+    """Records the root hash that a majority has reported for the newest snapshot, unless it is recorded already."""
     # A report about a snapshot that was agreed already, or never taken, is late or wrong.
     if not image.snapshot_agreed < command.position <= image.snapshot_position:
         return Decision()
@@ -61,7 +62,7 @@ def agree_snapshot(image: ClusterImage, command: AgreeSnapshot) -> Decision:
 
 
 def allocate_producer_ids(image: ClusterImage, _command: AllocateProducerIds) -> Decision:
-    """Gives out the next block of producer ids, below those that are made from idempotency keys."""
+    """Allocates the next block of producer ids, from the range below the ids that are derived from idempotency keys."""
     first = image.next_producer_id
     # Above this bit ids are made from idempotency keys, without asking; one of both kinds would mix two producers.
     assert first + PRODUCER_ID_BLOCK < KEYED_PRODUCER_BIT

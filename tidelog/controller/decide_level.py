@@ -1,8 +1,9 @@
-"""Deciding about the cluster's feature level: when may be written what only the newer brokers know?
+"""Decisions about the cluster's feature level, which permits records that only newer brokers understand.
 
-The level rises to the highest that any registered broker speaks, if every one of them speaks it, and every voter on the
-metadata log is a registered broker. Brokers that are away count with what they have registered; at level 1 that is
-nothing, so all have to be there. What a broker says counts for this process of it: another one may be older.
+The level rises to the highest that any registered broker supports, if every one of them supports it, and every voter of
+the metadata log is a registered broker. Brokers that are away count with the levels of their registration; at level 1
+registrations have no levels, so all brokers have to be present. A broker's statement holds for its present process: an
+earlier or later process may be of an older version.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from tidelog.model.levels import LevelRange
 
 
 def raise_level(image: ClusterImage, command: RaiseLevel) -> Decision:
-    """Raises `UnsupportedLevel`, which names the brokers that do not speak the level, and what they speak."""
+    """Raises the cluster's feature level. Raises `UnsupportedLevel`, which names the brokers that do not support the
+    level, and their levels."""
     # The word of the running process counts for more than its registration: at level 1 that says nothing of levels.
     heard = _heard(image, command.spoken)
     spoken = {node: heard.get(node, broker.levels) for node, broker in image.brokers.items()}
@@ -48,7 +50,7 @@ def raise_level(image: ClusterImage, command: RaiseLevel) -> Decision:
 
 
 def _heard(image: ClusterImage, spoken: Sequence[SpokenLevels]) -> dict[NodeId, LevelRange]:
-    """Returns what the registered processes of brokers say themselves."""
+    """Returns the feature levels that brokers' registered processes have reported themselves."""
     # By incarnation: a process that was replaced since may have been of another version.
     levels_by_process = {(answer.node_id, answer.incarnation): answer.levels for answer in spoken}
     levels_of = {

@@ -1,7 +1,7 @@
-"""Deciding about accepted losses: ranges of a partition that an operator gives up.
+"""Decisions about accepted losses: offset ranges of a partition that an operator gives up.
 
-That no copy is left was found by a broker that asked the replicas; here only the bounds are kept, and what was given up
-already keeps its first record. So a command that comes twice, or two that overlap, end in the union.
+A broker that asked the replicas has found that no copy is left; here only the limits are checked. A range that was
+given up before keeps its first record, so a command that comes twice, or two that overlap, end in the union.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ from tidelog.model.errors import InvalidRequest, UnknownPartition, UnknownTopic
 from tidelog.model.losses import LOSSES_MAX, LostRanges
 
 RANGES_MAX = 64
-"""Ranges that one command may give up."""
+"""The most ranges that one command may give up."""
 STATEMENTS_MAX = 100
-"""Replicas that a range may have statements of."""
+"""The most replicas' statements per range."""
 DIGESTS_MAX = 64
-"""Batches that a range may name."""
+"""The most batches that a range may name."""
 WORD_CHARS_MAX = 256
 
 
 def accept_loss(image: ClusterImage, command: AcceptLoss) -> Decision:
-    """Raises `UnknownTopic`, `UnknownPartition`, or `InvalidRequest`: ranges that are none, or too many."""
+    """Records that an operator gives up ranges. Raises `UnknownTopic`, `UnknownPartition`, or `InvalidRequest` for
+    invalid ranges, or too many."""
     info = _partition(image, command)
     _check(command)
     accepted = LostRanges(info.losses)

@@ -1,8 +1,9 @@
-"""Deciding about partitions that commit by majority: what their leaders report of their logs.
+"""Decisions about partitions that commit by majority (Paxos): what their leaders report of their logs.
 
-Who votes in such a log is decided there, and the controller cannot say no: it takes note (`AlterMembers`), and says
-whom it wants next. The report is a compare-and-set all the same, with the checks and codes of `decide_partitions`: one
-that was written before the controller's newest order must not end the move which that order began.
+The voters of such a log are decided in the log itself, and the controller cannot refuse them: it records them
+(`AlterMembers`), and answers which members it wants next. The report is a compare-and-set all the same, with the checks
+and codes of `decide_partitions`: a report that was written before the controller's newest change must not end the
+reassignment that this change began.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ from tidelog.model.errors import NotController
 
 
 def alter_members(image: ClusterImage, command: AlterMembers, config: BrokerConfig) -> Decision:
-    """Raises as `registered_broker`, and `NotController` if the leader knows more than there is to know here."""
+    """Records the members that leaders report for their partitions' logs. Raises the errors of `registered_broker`, and
+    `NotController` if the leader's epochs are newer than the image."""
     sender = registered_broker(image, command.node_id, command.broker_epoch)
     partitions = Partitions(image, config)
     answers = [_alter(partitions, sender, report) for report in command.partitions]
@@ -80,8 +82,8 @@ def _judge(sender: BrokerInfo, info: PartitionInfo, report: MembersAsked) -> Alt
 
 
 def _is_possible(info: PartitionInfo, reported: MemberSet) -> bool:
-    """Returns True if the members could be those of the log: distinct ids and nodes, ids that were given out, and ids
-    known here on their disks."""
+    """Returns True if the reported members can be those of the log: ids and nodes are distinct, the ids were given out,
+    and known ids have their known disks."""
     # A log that has changed its voters by itself cannot be refused; what contradicts ids that were given out is no
     # log's state, and would let a node vote twice.
     ids, nodes = ids_of(reported.members), [member.node_id for member in reported.members]
@@ -95,8 +97,8 @@ def _is_possible(info: PartitionInfo, reported: MemberSet) -> bool:
 
 
 def _noted(info: PartitionInfo, reported: MemberSet, brokers: Brokers) -> PartitionInfo:
-    """Takes note of the members in force: wanted members that missed their turn get another engine id; if all wanted
-    ones are in force, the reassignment is done."""
+    """Returns the partition with the reported members. Wanted members whose engine id was passed over get another one;
+    if all wanted members are in force, the reassignment is complete."""
     ids = ids_of(reported.members)
     # Ids are added in their order: one that was passed over can never be, so its disk gets another.
     turns = tuple(
@@ -111,8 +113,8 @@ def _noted(info: PartitionInfo, reported: MemberSet, brokers: Brokers) -> Partit
 
 
 def report_lost_votes(image: ClusterImage, command: ReportLostVotes, config: BrokerConfig) -> Decision:
-    """Has disks wanted under new engine ids where they have lost their votes; ids that are not wanted (any more) are
-    passed over. Raises as `registered_broker`."""
+    """Gives disks that have lost their votes new engine ids; ids that are not wanted (any more) are ignored. Raises
+    `StaleBrokerEpoch`, `BrokerRemoved` or `NotController`."""
     broker = registered_broker(image, command.node_id, command.broker_epoch)
     partitions = Partitions(image, config)
     for vote in command.votes:
@@ -135,8 +137,9 @@ def _replace_id(partitions: Partitions, broker: BrokerInfo, vote: LostVote) -> N
 
 
 def report_leader(image: ClusterImage, command: ReportPaxosLeader, config: BrokerConfig) -> Decision:
-    """Begins the next leader epochs of the partitions whose terms are lost. A report about another leader epoch counts
-    for nothing. Raises as `registered_broker`."""
+    """Begins the next leader epoch of partitions whose leaders report that they cannot lead any more under the present
+    one. A report about another leader epoch is ignored. Raises `StaleBrokerEpoch`, `BrokerRemoved` or `NotController`.
+    """
     broker = registered_broker(image, command.node_id, command.broker_epoch)
     partitions = Partitions(image, config)
     for lost in command.lost:

@@ -1,9 +1,9 @@
-"""Deciding about the topics that the brokers have for themselves, of the consumer groups and of the audit log: only the
-controller makes them, and it decides all about them, so that brokers with different settings cannot make two of one.
+"""Decisions about internal topics (consumer groups' offsets, the audit log): only the controller creates them, with its
+own settings, so that brokers with different settings cannot create two.
 
-How many replicas? As many as are configured, or as the cluster has brokers. Fenced ones count, and so do voters that
-have not registered yet: a cluster that is just starting, or has lost a broker for a moment, would else keep its groups
-on too few disks for good. While not enough of them are there, the topic waits for them.
+The replication factor is the configured one, or the number of brokers if that is less. Fenced brokers count, and so do
+voters that have not registered yet: a cluster that is just starting, or has lost a broker for a moment, would otherwise
+keep its groups on too few disks for good. While too few of them are live, the topic is not created.
 """
 
 from __future__ import annotations
@@ -22,16 +22,18 @@ from tidelog.model.names import AUDIT_TOPIC, OFFSETS_TOPIC
 
 OWN_TOPICS = (OFFSETS_TOPIC, AUDIT_TOPIC)
 AUDIT_PARTITIONS = 1
-"""It has one, so that its lines have one order; there are a hundred denials a second at most of each broker."""
+"""The number of partitions of the audit topic: one, so that its lines have one order. A broker writes at most a hundred
+denials a second."""
 SEGMENT_BYTES = 100 * MIB
-"""The segment size in bytes, as in Kafka: what is compacted away leaves the disk by whole segments."""
+"""The segment size in bytes, as in Kafka: compaction frees disk space by whole segments."""
 DECISION_BYTES_MAX = 16 * MIB
-"""The largest batch (`max.message.bytes`): the records that follow from one request, with room for a group of 10,000
+"""The largest batch in bytes (`max.message.bytes`): the records of one request, with room for a group of 10,000
 members."""
 
 
 def create_offsets_topic(image: ClusterImage, command: CreateOffsetsTopic, config: BrokerConfig) -> Decision:
-    """Raises `CoordinatorNotAvailable` while too few brokers are there; `InvalidRequest` for another name."""
+    """Creates an internal topic. Raises `CoordinatorNotAvailable` while too few brokers are live; `InvalidRequest` if
+    the name is no internal topic's."""
     name = command.name
     if name not in OWN_TOPICS:
         raise InvalidRequest(f"brokers have no topic {name[:80]!r}")
@@ -55,8 +57,7 @@ def create_offsets_topic(image: ClusterImage, command: CreateOffsetsTopic, confi
 
 
 def _audit_configs(config: BrokerConfig) -> dict[str, str]:
-    """Returns the settings of the audit topic that differ from users' topics; how long lines are kept is left to the
-    operator."""
+    """Returns the audit topic's settings that differ from users' topics; its retention is left to the operator."""
     return {
         COMMIT_PROTOCOL: config.offsets_topic_commit_protocol,
         "cleanup.policy": "delete",
@@ -68,7 +69,8 @@ def _audit_configs(config: BrokerConfig) -> dict[str, str]:
 
 
 def _configs(config: BrokerConfig) -> dict[str, str]:
-    """Returns the settings of the offsets topic, with which nothing gets lost, whatever the brokers' defaults are."""
+    """Returns the settings of the offsets topic, which keep it from losing records whatever the brokers'
+    defaults are."""
     return {
         COMMIT_PROTOCOL: config.offsets_topic_commit_protocol,
         "cleanup.policy": "compact",

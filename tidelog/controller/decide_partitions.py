@@ -1,11 +1,11 @@
-"""Deciding about ISRs and leaders: what leaders ask for, and what operators do.
+"""Decisions about ISRs and leaders: requests of leaders, and of operators.
 
 A leader's request is a compare-and-set (KIP-497): it names the leader epoch and the partition epoch that it knows, and
-every ISR member in the life (broker epoch) in which it fetched. The checks come in Kafka's order. What a leader may
-conclude from a refusal is as important as what is refused: one that took "perhaps" for "no" would commit without a
-member that the controller takes for in sync, and might elect.
+every ISR member with the broker epoch in which it fetched. The checks come in Kafka's order. What a leader may conclude
+from a refusal is as important as what is refused: a leader that took "perhaps" for "no" would commit without a member
+that the controller considers in sync, and might elect.
 
-`INELIGIBLE_REPLICA` is the one refusal that says "no"; it uses up the partition epoch, to make that true.
+`INELIGIBLE_REPLICA` is the only refusal that means "no"; it uses up the partition epoch, to make that true.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from tidelog.model.ids import NodeId
 
 
 class Partitions:
-    """The partitions of an image, by topic id and number, while a decision changes them one by one."""
+    """The partitions of an image, by topic id and number, with the changes of one decision."""
 
     def __init__(self, image: ClusterImage, config: BrokerConfig) -> None:
         self.image = image
@@ -68,8 +68,8 @@ class Partitions:
         unfit: NodeId | None = None,
         lost: Lost | None = None,
     ) -> PartitionInfo:
-        """Settles an entry by the rules of its protocol, and remembers it. `even_unclean` elects whoever is live if
-        nobody else may lead; `unfit` is not counted as live; `lost` has lost its log."""
+        """Stores a changed partition, with leader and ISR completed by the rules of its protocol. `even_unclean` elects
+        any live replica if no other may lead; `unfit` counts as not live; `lost` has lost its log."""
         rules = self._rules.of(topic)
         if even_unclean:
             # The topic's own setting stays off: an operator has allowed this one election.
@@ -78,7 +78,7 @@ class Partitions:
         return self.put(topic, rules_of(topic).settled(was, asked, rules, brokers, lost))
 
     def put(self, topic: Topic, now: PartitionInfo) -> PartitionInfo:
-        """Remembers the entry."""
+        """Stores a changed partition for this decision, and returns it."""
         # An unchanged entry makes no record: that would raise the partition epoch for nothing.
         if now is not self._changed.get((topic.topic_id, now.partition), topic.partitions[now.partition]):
             self._changed[topic.topic_id, now.partition] = now
@@ -98,9 +98,9 @@ class Partitions:
 
 
 def alter_partition(image: ClusterImage, command: AlterPartition, config: BrokerConfig) -> Decision:
-    """Judges a leader's requests for other ISRs, each by itself.
+    """Decides leaders' requests for other ISRs, each partition separately.
 
-    Raises as `registered_broker`, and `NotController` if the leader's metadata are newer than this image.
+    Raises the errors of `registered_broker`, and `NotController` if the leader's metadata are newer than this image.
     """
     sender = registered_broker(image, command.node_id, command.broker_epoch)
     partitions = Partitions(image, config)
@@ -154,8 +154,8 @@ def _judge(image: ClusterImage, sender: BrokerInfo, topic: Topic, info: Partitio
 
 
 def _is_eligible(image: ClusterImage, info: PartitionInfo, member: IsrMember) -> bool:
-    """Returns True if the member is live, in the life in which it fetched. A member of the ISR is in its present life,
-    since a new one leaves the ISR."""
+    """Returns True if the member is live under the broker epoch with which it fetched. A member that is in the ISR
+    already needs no such check, since a restarted process leaves the ISR."""
     broker = image.brokers.get(NodeId(member.node_id))
     # A fenced or stopping broker would join, and leave at once; until then every commit waits for it (KIP-841).
     if broker is None or broker.is_fenced:
@@ -187,7 +187,7 @@ def _unclean_record(change: PartitionChange, command: ElectLeaders) -> Partition
 
 
 def _electable(image: ClusterImage, election: ElectionType) -> Sequence[PartitionNamed]:
-    """Returns the partitions of the cluster that this election could give another leader."""
+    """Returns the partitions of the cluster whose leader this election could change."""
     return [
         PartitionNamed(topic.topic_id, info.partition)
         for topic in image.topics.values()
@@ -239,8 +239,9 @@ def _elect_unclean(partitions: Partitions, topic: Topic, info: PartitionInfo) ->
 
 
 def hand_over(image: ClusterImage, command: HandOver, config: BrokerConfig) -> Decision:
-    """Elects other leaders for a broker that is about to stop. Each partition has its own answer; one that the broker
-    does not lead in that epoch any more needs nothing. Raises as `registered_broker`."""
+    """Elects other leaders for a broker that is about to stop. Each partition has its own answer; a partition that the
+    broker does not lead in that epoch any more is left as it is. Raises `StaleBrokerEpoch`, `BrokerRemoved` or
+    `NotController`."""
     giver = registered_broker(image, command.node_id, command.broker_epoch)
     partitions = Partitions(image, config)
     answers = [_hand_over_partition(partitions, giver.node_id, led, command.leaving) for led in command.partitions]
@@ -269,6 +270,7 @@ def _hand_over_partition(
 
 
 def heirs(info: PartitionInfo) -> tuple[NodeId, ...]:
-    """Returns the brokers that may lead after the leader, without a loss: those in sync, or live voters, that stay."""
+    """Returns the brokers that may take over from the leader without data loss: in-sync replicas, or live voters, that
+    are not being removed."""
     # A replica that is to go would have to hand over once more, at the end of its move.
     return tuple(node for node in info.target if node in info.isr and node != info.leader)

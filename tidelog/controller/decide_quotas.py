@@ -1,4 +1,4 @@
-"""Deciding about quotas: an entity is given rates, or its rates are removed. A repeated command changes nothing."""
+"""Decisions about quotas: an entity's rates are set or removed. A repeated command changes nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CHANGES_MAX: Final = 100
 
 
 def alter_quotas(image: ClusterImage, command: AlterQuotas) -> Decision:
-    """Decides about new rates of entities. Raises `UnsupportedLevel`, or `InvalidRequest` for an invalid entity or
+    """Sets or removes the rates of entities. Raises `UnsupportedLevel`, or `InvalidRequest` for an invalid entity or
     rate, or too many entities."""
     if image.level < QUOTAS_LEVEL:
         raise UnsupportedLevel(

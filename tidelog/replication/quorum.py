@@ -1,10 +1,10 @@
-"""The sets of replicas that decide: the majorities of one set of members, or of several at once.
+"""Quorums: the majorities of one set of members, or of several sets at once.
 
-All that a quorum must do is to meet every other quorum. Protocol code asks `is_met`, never for a number, so that the
-joint majorities of a membership change (Ongaro's dissertation, 4.3) replace a plain majority without its noticing.
+A quorum only has to intersect every other quorum. Protocol code calls `is_met` and never counts members, so the joint
+majorities of a membership change (Ongaro's dissertation, 4.3) can replace a plain majority without a change there.
 
-Members that deny that anything was decided need not be a quorum. It is enough that they `block` every quorum: each has
-one of them. Of an even number of members fewer do that than are a quorum: one of two, two of four.
+Members that deny that a value was chosen need not be a quorum. It is enough that they `block` every quorum, that is,
+each quorum has one of them. With an even number of members fewer than a quorum block: one of two, two of four.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Protocol
 
 
 class Quorum(Protocol):
-    """The quorum rule that protocol code asks."""
+    """The interface of a quorum rule, as protocol code uses it."""
 
     @property
     def members(self) -> tuple[int, ...]:
-        """Returns the members whose answers may count, in the order of their ids."""
+        """Returns the members whose answers count, in the order of their ids."""
 
     def is_met(self, nodes: Iterable[int]) -> bool:
-        """True if enough members are among `nodes`; others, and repetitions, count for nothing."""
+        """True if `nodes` includes a quorum; nodes that are no members, and repetitions, do not count."""
 
     def __contains__(self, node: int) -> bool: ...
 
@@ -31,7 +31,7 @@ class Majority:
 
     def __init__(self, members: Iterable[int]) -> None:
         self.members = tuple(sorted(members))
-        """Engine ids, in order."""
+        """The members' ids in the Paxos engine, in order."""
         # More than half, also of an even number: two pairs of four need not meet.
         self.size = len(self.members) // 2 + 1
         self._among = frozenset(self.members)
@@ -46,7 +46,7 @@ class Majority:
 
 
 class Unanimous:
-    """All of the members at once: it meets every set that has one of them."""
+    """The quorum of all members at once."""
 
     def __init__(self, members: Iterable[int]) -> None:
         self.members = tuple(sorted(members))
@@ -61,7 +61,7 @@ class Unanimous:
 
 
 class Joint:
-    """Quorums of several sets at once: it meets every quorum of each set."""
+    """The quorum that consists of a quorum of each of several sets."""
 
     def __init__(self, quorums: Iterable[Quorum]) -> None:
         self.quorums = tuple(quorums)
@@ -78,11 +78,11 @@ class Joint:
 
 
 def blocks(nodes: Iterable[int], quorum: Quorum) -> bool:
-    """Returns True if each quorum has one of `nodes`."""
+    """Returns True if every quorum has at least one of `nodes`."""
     # A quorum without any of them would consist of the other members alone.
     return not quorum.is_met(set(quorum.members).difference(nodes))
 
 
 def parts_of(quorum: Quorum) -> tuple[Quorum, ...]:
-    """Returns the quorums that have to be met together."""
+    """Returns the quorums that `quorum` requires to be met together."""
     return quorum.quorums if isinstance(quorum, Joint) else (quorum,)

@@ -1,12 +1,12 @@
-"""A rate per second, of bytes or of requests, kept by a token bucket. Pure: time comes in with each question.
+"""A token bucket: keeps a rate per second, of bytes or of requests. Pure: each method is given the time.
 
-Bytes flow into the bucket at the rate, and it holds `burst_s` worth of them. A caller that moves data asks how much it
-may (`allowance`), moves at most that, or one batch if that is larger, and reports how much it was (`spend`). A batch
-that was larger leaves a debt, so that the rate is kept over any time, whatever the batches' sizes:
+Bytes flow into the bucket at the rate, and it holds `burst_s` seconds of the rate. A caller that moves data asks how
+much it may move (`allowance`), moves at most that, or one batch if that is larger, and reports the amount (`spend`). A
+larger batch leaves a debt, so that the rate is kept over any time, whatever the batches' sizes:
 
     taken within any t seconds  <=  rate x (t + burst_s) + one batch
 
-A caller that cannot take a part (a request is served, or not) asks instead for how long the debt lasts (`owed_s`).
+A caller that cannot take a part (a request is served or not) asks instead how long the debt lasts (`owed_s`).
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ BURST_S = 0.25
 """The content of a full bucket, in seconds of the rate."""
 # A bucket that gave out every byte would make callers move data in crumbs.
 QUANTUM_S = 0.05
-"""The smallest allowance, in seconds of the rate."""
+"""The smallest allowance that is given out, in seconds of the rate."""
 
 
 class TokenBucket:
-    """A bucket for one rate, per second. Without a rate (None) everything is allowed."""
+    """A token bucket for one rate per second. Without a rate (None) everything is allowed."""
 
     __slots__ = ("_at_s", "_burst_s", "_bytes", "rate")
 
@@ -29,11 +29,11 @@ class TokenBucket:
         self.rate: float | None = None
         self._burst_s = burst_s
         self._bytes = 0.0
-        """The content of the bucket; negative if more was taken than there was."""
+        """The content of the bucket, in bytes or requests; negative if more was taken than it held."""
         self._at_s = 0.0
 
     def set_rate(self, rate: float | None, now_s: float) -> None:
-        """Sets another rate from now on. The bucket begins empty; a debt stays."""
+        """Sets another rate from `now_s` on. The bucket begins empty; a debt stays."""
         assert rate is None or rate > 0, rate
         if rate != self.rate:
             self._refill(now_s)
@@ -42,7 +42,7 @@ class TokenBucket:
             self._bytes = min(self._bytes, 0.0) if rate is not None else 0.0
 
     def fill(self, now_s: float) -> None:
-        """Fills the bucket, so that as much may be taken now as ever at once."""
+        """Fills the bucket to its limit."""
         self._at_s = max(self._at_s, now_s)
         self._bytes = self._full
 
@@ -54,14 +54,14 @@ class TokenBucket:
         return max(0.0, -self._bytes / self.rate)
 
     def allowance(self, now_s: float) -> int:
-        """Returns the bytes that may be taken now."""
+        """Returns the number of bytes that may be taken now."""
         if self.rate is None:
             return UNLIMITED
         self._refill(now_s)
         return int(self._bytes) if self._bytes >= self._quantum else 0
 
     def spend(self, count: float, now_s: float) -> None:
-        """Takes so many bytes, be they more than the bucket holds."""
+        """Takes `count` bytes or requests, even if that is more than the bucket holds."""
         assert count >= 0, count
         if self.rate is not None:
             self._refill(now_s)
@@ -69,7 +69,7 @@ class TokenBucket:
             self._bytes -= count
 
     def ready_in_s(self, now_s: float) -> float:
-        """Returns the seconds until there is an allowance, if none is taken before; 0 if there is one now."""
+        """Returns the seconds until there is an allowance, if nothing is taken before; 0 if there is one now."""
         if self.rate is None:
             return 0.0
         self._refill(now_s)
@@ -86,7 +86,7 @@ class TokenBucket:
         return 0.0 if self.rate is None else max(1.0, self.rate * self._burst_s)
 
     def _refill(self, now_s: float) -> None:
-        """Adds what has flowed in since the last call."""
+        """Adds the inflow since the last call."""
         # Calls may come with times out of order: an earlier one must not be paid for twice.
         if self.rate is not None and now_s > self._at_s:
             self._bytes = min(self._full, self._bytes + (now_s - self._at_s) * self.rate)

@@ -8,10 +8,10 @@ the other replicas about each damaged batch:
 
     answer     from                            decision
     have       any replica                     the batch's digest proves the copy; the batch is put back
-    dont have  one member                      not committed, since a commit takes every member; the log is truncated there
+    dont have  one member                      not committed, as a commit takes every member: truncate there
     faulty     every other member              taken as committed; from fewer members: wait for another answer
-    faulty     a replica that knows that it is committed    the leader begins behind it, and it waits for its repair
-    deleted    any replica (or its high watermark is beyond)    committed: it is left to its repair
+    faulty     a replica that knows the commit the leader begins behind it, and it waits for its repair
+    deleted    any replica                     committed, as below its high watermark: it is left to its repair
 
 "Dont have" proves that only from a *member* of the ISR or the ELR under which this leader was elected, since these hold
 everything committed. Any other replica may lack a committed batch. The decisions are right in any order: a truncation

@@ -1,18 +1,16 @@
-"""The messages between the nodes of one log.
+"""The messages between the nodes of one Paxos log.
 
-A message that carries a value with a payload (a `WriteRequest`, unless it is by name alone; the slots of
-`PromiseResponse` and `LearnResponse` that are not faulty) travels with the bytes behind it; `Learned` never does. Every
-request may be lost, repeated, late and out of order, and is answered the same way each time, unless its promise has
-changed and the answer says so.
+A message that carries a value with a payload (a `WriteRequest`, unless it carries the digest alone; the slots of
+`PromiseResponse` and `LearnResponse` that are not faulty) is followed by the payload's bytes; `Learned` never is. Every
+request may be lost, repeated, late and out of order, and is answered the same way each time, unless the node's promise
+has changed and the answer says so.
 
-| Mesos | here | why |
-|---|---|---|
-| PromiseRequest, two forms | `PromiseRequest` | one promise for all positions; the answer tells what is open |
-| PromiseResponse | `PromiseResponse` | with the learned prefix, and with faulty slots as what they are |
-| WriteRequest, WriteResponse | the same | a write to a learned slot is answered, with what was learned |
-| LearnedMessage | `Learned` | a hint without payload; who has not got the value asks for it |
-| (catch-up by Paxos rounds) | `LearnRequest`, `LearnResponse` | what is chosen is copied, which demotes nobody |
-| RecoverRequest, RecoverResponse | the same | with the cluster's id, incarnations and founders |
+| Mesos | here | why | |---|---|---| | PromiseRequest, two forms | `PromiseRequest` | one promise for all positions; the
+answer lists the open slots | | PromiseResponse | `PromiseResponse` | with the learned prefix, and with faulty slots
+marked as such | | WriteRequest, WriteResponse | the same | a write to a learned slot is answered, with the learned
+value | | LearnedMessage | `Learned` | a hint without payload; a node that lacks the payload asks for it | | (catch-up
+by Paxos rounds) | `LearnRequest`, `LearnResponse` | chosen values are copied, which deposes no coordinator | |
+RecoverRequest, RecoverResponse | the same | with the cluster's id, incarnations and founders |
 """
 
 from __future__ import annotations
@@ -29,22 +27,22 @@ POSITION_MAX = 2**63 - 1
 
 
 class Reply(Enum):
-    """The verdict of an acceptor on a request."""
+    """An acceptor's answer to a promise or write request."""
 
     ACCEPT = "accept"
     REJECT = "reject"
-    """A larger number is known here. The outcome of a rejected write is unknown, not "not written"."""
+    """This acceptor knows a larger proposal number. Whether a rejected write is chosen is unknown; it may be."""
     IGNORED = "ignored"
-    """The node is no voter: nothing was promised or accepted, and it may be asked again."""
+    """The node is no voter: nothing was promised or accepted, and the request may be repeated."""
     LEARNED = "learned"
     """The value at the position is chosen already."""
     STORAGE_ERROR = "storage_error"
-    """The disk failed; nothing was promised or accepted."""
+    """The node's disk failed; nothing was promised or accepted."""
 
 
 class PromiseRequest(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """Asks an acceptor to accept nothing smaller than `number` any more, at any position, and to report its slots from
-    `position` on."""
+    """A request that the acceptor accept no value under a number smaller than `number` any more, at any position, and
+    report its slots from `position` on (Paxos' phase 1)."""
 
     number: Natural
     position: Natural
@@ -55,18 +53,18 @@ class PromiseResponse(msgspec.Struct, frozen=True, tag=True, gc=False):
 
     reply: Reply
     number: Natural
-    """The number of the request."""
+    """The proposal number of the request."""
     highest: Natural = NO_NUMBER
-    """The largest number known here, in a REJECT."""
+    """The largest proposal number that the acceptor knows, in a REJECT."""
     learned_end: Natural = 0
-    """All positions below are learned here, or truncated."""
+    """The position below which the acceptor has learned or truncated everything."""
     # Faulty ones, too: what is left out here counts as never accepted.
     slots: tuple[Slot, ...] = ()
     """Every slot from max(`position`, `learned_end`) on."""
 
 
 class WriteRequest(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """Asks an acceptor to accept this value at this position."""
+    """A request that an acceptor accept this value at this position (Paxos' phase 2)."""
 
     number: Natural
     position: Natural
@@ -74,7 +72,7 @@ class WriteRequest(msgspec.Struct, frozen=True, tag=True, gc=False):
     is_lazy: bool = False
     """True if the answer need not wait for the disk."""
     is_named: bool = False
-    """True if the value is to be accepted by its name alone, as faulty, since nobody has its payload."""
+    """True if the value is to be accepted by its digest alone, as faulty, since no node has its payload."""
 
 
 class WriteResponse(msgspec.Struct, frozen=True, tag=True, gc=False):
@@ -84,10 +82,10 @@ class WriteResponse(msgspec.Struct, frozen=True, tag=True, gc=False):
     number: Natural
     position: Natural
     highest: Natural = NO_NUMBER
-    """The largest number known here, in a REJECT."""
+    """The largest proposal number that the acceptor knows, in a REJECT."""
     # Another value than the proposed one shows the proposer that a larger number has won.
     value: Value | None = None
-    """The chosen value, in a LEARNED; None if the log begins behind the position."""
+    """The chosen value, in a LEARNED; None if the acceptor's log begins behind the position."""
 
 
 class Learned(msgspec.Struct, frozen=True, tag=True, gc=False):
@@ -98,7 +96,7 @@ class Learned(msgspec.Struct, frozen=True, tag=True, gc=False):
 
 
 class LearnRequest(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """Asks for the learned slots from `position` on, and before `end`."""
+    """A request for the learned slots from `position` on, and before `end`."""
 
     position: Natural
     end: Natural = POSITION_MAX
@@ -108,18 +106,19 @@ class LearnResponse(msgspec.Struct, frozen=True, tag=True, gc=False):
     """The answer to a `LearnRequest`: some of the slots, lowest positions first."""
 
     floor: Prefix
-    """The floor of the sender's log. If the asking node is behind it, it goes on from there."""
+    """The floor (the first position, and the state there) of the sender's log. A requesting node whose log ends before
+    it continues from there."""
     slots: tuple[Slot, ...]
     learned_end: Natural
-    """The end of the sender's learned prefix. If it is beyond the slots that came, there is more to ask for."""
+    """The end of the sender's learned prefix. If it is beyond the slots of this answer, there is more to request."""
 
 
 class RecoverRequest(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """Asks for a node's status, incarnation and founders."""
+    """A request for a node's status, incarnation and founders."""
 
 
 class RecoverResponse(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """The answer to a `RecoverRequest`."""
+    """The answer to a `RecoverRequest`: the node's status, incarnation, cluster and founders."""
 
     status: Status
     # It names the disk, where the sender's id names the node: a wiped disk answers under the same id.

@@ -1,20 +1,21 @@
-"""A node of one Paxos log: a replica, and, when it is its turn, a proposer beside it.
+"""A node of one Paxos log: a replica and, while the node campaigns or leads, a proposer beside it.
 
-This is the door of the package. The shell tells it events and carries out effects (`events.py`). It is to tell
+This is the entry of the package. The shell (the code with I/O) passes events to the node and carries out its effects
+(`events.py`). It has to pass
 
 - `Started` first, once peers can be reached;
 - `Stored` as writes become durable, in order, and `StoreFailed` once if one does not;
-- `Received` for every message, however late or often it comes, with the bytes of its payloads kept where their digests
-  find them;
-- `Elect` when the log should have its coordinator here: by whom and when is decided outside (for a topic's partitions
-  by the controller, for the metadata log by an election among its voters), and so is when to give up;
+- `Received` for every message, however late or often it comes, after storing its payloads so that they are found by
+  their digests;
+- `Elect` when this node should become the log's coordinator: which node and when is decided elsewhere (for a topic's
+  partitions by the controller, for the metadata log by an election among its voters), and so is when to give up;
 - `Found`, `Enlist` or `Rejoin` if its status is EMPTY, `Rejoin` again if it is RECOVERING;
-- `Reconfigure` when the voters change (`voters.py` knows when and how).
+- `Reconfigure` when the voters change (`voters.py` decides when and how).
 
-A node that is no member (a broker that tails the metadata log) only catches up.
+A node that is no member (a broker that follows the metadata log) only catches up.
 
-The parts answer each other by return values: `step` carries messages from the node to itself, and what the replica
-applies to the proposer, before it returns.
+The parts of the node answer each other by return values: before it returns, `step` delivers messages from the node to
+itself, and gives the proposer the values that the replica applies.
 """
 
 from __future__ import annotations
@@ -80,11 +81,12 @@ from tidelog.replication.quorum import Quorum, Unanimous
 
 
 class PaxosNode:
-    """The engine of one node of a log, a pure state machine: one event at a time, from one caller."""
+    """The Paxos state machine of one node of a log: takes one event at a time, from one caller. Pure."""
 
     def __init__(self, node: int, quorum: Quorum, stored: StoredLog, *, window: int, voters_position: int = -1) -> None:
-        """Begins with the quorum of the newest VOTERS below the log's floor, at `voters_position`, or of the founders;
-        VOTERS from the floor on show as `Applied`, and each is to be answered by `Reconfigure`."""
+        """Begins with the quorum of the newest VOTERS value below the log's floor, which is at `voters_position`, or of
+        the founders. VOTERS values from the floor on come out as `Applied`, and the caller has to answer each by
+        `Reconfigure`."""
         self.replica = Replica(stored)
         self._window = window
         self._proposer: Proposer | None = None
@@ -96,7 +98,7 @@ class PaxosNode:
 
     @property
     def coordinator(self) -> LogCoordinator | None:
-        """The coordinator, if this node is elected."""
+        """The coordinator if this node is elected, else None."""
         proposer = self._proposer
         return proposer if isinstance(proposer, LogCoordinator) and proposer.is_writing else None
 
@@ -108,32 +110,32 @@ class PaxosNode:
 
     @property
     def is_idle(self) -> bool:
-        """True if this node proposes nothing, nor tries to."""
+        """True if this node neither leads nor campaigns."""
         return self._proposer is None
 
     @property
     def unsettled(self) -> tuple[int, ...]:
-        """Returns the positions that hold an election up, though a quorum has promised: no intact copy of what may be
-        chosen there has come. If that lasts, an operator must bring a copy back."""
+        """Returns the positions that hold up an election although a quorum has promised: a value may be chosen there of
+        which no intact copy has arrived. If that lasts, an operator must bring a copy back."""
         return () if self._proposer is None else self._proposer.unsettled
 
     @property
     def unheard(self) -> tuple[int, ...]:
-        """Returns the voters that have not promised yet in this node's election."""
+        """Returns the voters that have not promised yet in this node's election attempt."""
         return () if self._proposer is None else self._proposer.unheard
 
     def lacking(self, position: int) -> frozenset[int]:
-        """Returns the peers that have learned the value at this position, which is faulty here, and have said that they
-        have not got its payload either."""
+        """Returns the peers that have learned the value at this position, whose payload this node cannot read, and have
+        answered that they lack the payload, too."""
         return self._catchup.lacking(position)
 
     @property
     def quorum(self) -> Quorum:
-        """Returns the quorum that decides, as far as this node knows now."""
+        """Returns the quorum that decides about the log's values, as far as this node knows now."""
         return self._term.quorum
 
     def next_number(self) -> int:
-        """Returns the smallest number with which an election here may succeed, as far as this node knows."""
+        """Returns the smallest proposal number with which an election of this node may succeed, as far as it knows."""
         metadata = self.replica.metadata
         return next_number(max(self.replica.highest, metadata.issued, self._heard), self.node)
 
@@ -274,7 +276,7 @@ class PaxosNode:
         return self.coordinator
 
     def _start(self, proposer: Proposer) -> list[Action]:
-        """Starts an attempt, once its number is durable as issued."""
+        """Starts a proposer's attempt after writing its proposal number to disk."""
         # Asked before, a promise could outlive a crash that forgets the number. Used again, the number could then give
         # one position two values.
         ended = [] if self._proposer is None else self._proposer.lose(proposer.number)
@@ -324,7 +326,7 @@ class PaxosNode:
                 return self._founding.ask()
 
     def _halt(self) -> list[Action]:
-        """Stops promising and writing: no write that is not durable by now will ever be."""
+        """Stops promising and proposing, because the disk failed: a write that is not durable by now never will be."""
         # An fsync is never tried again: after a failure the system may have dropped the pages, and then report success.
         ended = [] if self._proposer is None else self._proposer.lose(self._proposer.number)
         self.replica.is_halted = True

@@ -1,11 +1,11 @@
-"""Proposal numbers: who may write, later before earlier.
+"""Proposal numbers (ballots): each belongs to one node, and a larger one takes precedence.
 
-A number is a round and, in its low 16 bits, the node that owns it: (round << 16) | node. So two nodes never use one
-number. A node never uses one twice either, because it makes `Metadata.issued` durable before it sends the number out;
-a node that lost its disk lost that too, and gets a number from outside that is larger than all ever issued
-(`recover.py`). Hence a number names one attempt of one coordinator, and (position, number) names one value.
+A number is a round and, in its low 16 bits, the node that owns it: (round << 16) | node. So two nodes never use the
+same number. A node never uses a number twice either, because it makes `Metadata.issued` durable before it sends the
+number out; a node that lost its disk lost that too, and gets a number from outside that is larger than all ever issued
+(`recover.py`). Hence a number stands for one attempt of one coordinator, and (position, number) for one value.
 
-Mesos needs neither: there, a replica grants each number to whoever asks first.
+Mesos needs neither: there, a replica grants each number to the first node that asks.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from __future__ import annotations
 NODE_BITS = 16
 NODE_MAX = (1 << NODE_BITS) - 1
 LEARNER_BASE = 1 << NODE_BITS
-"""Learners' ids begin here: beyond every id that may own a number."""
+"""The first id of learners (nodes without a vote); no proposal number can belong to these ids."""
 NO_NUMBER = 0
-"""Smaller than every number: nothing promised, nothing accepted."""
+"""A number smaller than every proposal number: nothing promised, nothing accepted."""
 
 
 def make_number(round_: int, node: int) -> int:
-    """Returns the number of `node` in a round; rounds count from 1."""
+    """Returns the proposal number of `node` in a round; rounds count from 1."""
     assert round_ >= 1 and 0 <= node <= NODE_MAX
     return round_ << NODE_BITS | node
 
 
 def round_of(number: int) -> int:
-    """Returns the round of a number, which readers see as the leader epoch."""
+    """Returns the round of a proposal number, which consumers see as the leader epoch."""
     return number >> NODE_BITS
 
 
@@ -35,7 +35,7 @@ def owner_of(number: int) -> int:
 
 
 def next_number(above: int, node: int) -> int:
-    """Returns the smallest number of `node` that is larger than `above`."""
+    """Returns the smallest proposal number of `node` that is larger than `above`."""
     # The round of `above` may still have room: its owner may have a smaller id than this node.
     number = make_number(max(1, round_of(above)), node)
     return number if number > above else make_number(round_of(above) + 1, node)

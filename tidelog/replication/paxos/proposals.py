@@ -1,8 +1,8 @@
-"""Writes in flight under one number: which replicas have accepted what, until a quorum has.
+"""Writes in flight under one proposal number: which replicas have accepted each value, until a quorum has.
 
-A value is chosen as soon as a quorum has accepted it under one number, whoever knows of it. The proposer is the first
-to count. Requests are repeated until the value is chosen or the position is applied, since an answer may be lost; a
-repeated write is answered as the first.
+A value is chosen as soon as a quorum has accepted it under one number, even if no node knows that yet. The proposer is
+the first to count. Requests are repeated until the value is chosen or the position is applied, since an answer may be
+lost; a repeated write is answered like the first.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class _Proposal:
 
 
 class Proposals:
-    """The writes in flight of one proposer, under its number."""
+    """The writes in flight of one proposer, under its proposal number."""
 
     def __init__(self, number: int, quorum: Quorum) -> None:
         self._number = number
@@ -38,7 +38,8 @@ class Proposals:
         return bool(self._open)
 
     def propose(self, position: int, value: Value, *, is_lazy: bool = False, is_named: bool = False) -> list[Action]:
-        """Asks every member to accept the value; by its name alone, if nobody has its payload."""
+        """Returns requests to every member to accept the value; with `is_named`, by its digest alone, because no node
+        has its payload."""
         # A second proposal under the same number could give (position, number) two values.
         assert position not in self._open
         self._open[position] = _Proposal(value, is_lazy, is_named)
@@ -46,7 +47,7 @@ class Proposals:
         return [Send(node, request) for node in self._quorum.members]
 
     def accepted(self, sender: int, response: WriteResponse) -> Chosen | None:
-        """Counts an ACCEPT of an open position; returns `Chosen` if it was the last that a quorum needed."""
+        """Counts an ACCEPT of an open position; returns `Chosen` if it completes a quorum."""
         assert response.number == self._number and response.reply is Reply.ACCEPT
         proposal = self._open[response.position]
         # A learner, or a disk that goes by a former id, may answer too; only members count.
@@ -59,14 +60,14 @@ class Proposals:
         return Chosen(response.position, proposal.value, tuple(sorted(proposal.accepted_by)), proposal.is_named)
 
     def announce(self, chosen: Chosen, me: int) -> list[Action]:
-        """Tells the others, and the caller, that a value is chosen."""
+        """Notifies the other members, and the caller, that a value is chosen."""
         # The notice is not acknowledged, and may be lost together with this node: peers ask for what they lack, and the
         # next coordinator's fill finds the value.
         notice = Learned(chosen.position, chosen.value)
         return [chosen, *(Send(node, notice) for node in self._quorum.members if node != me)]
 
     def settled_to(self, position: int) -> None:
-        """Drops the proposals below `position`: all is applied there, whoever had it chosen."""
+        """Drops the proposals below `position`, because everything there is applied, by whichever proposer."""
         for settled in [open_position for open_position in self._open if open_position < position]:
             del self._open[settled]
 

@@ -1,7 +1,8 @@
-"""A proposer: one number, from its promises to its writes. What a coordinator and a rejoining replica have in common.
+"""A proposer's attempt under one proposal number, from its promises to its writes: the common part of a coordinator and
+a rejoining replica.
 
-It lives beside a replica of its node, and tells it what it finds chosen. It ends at the first sign of a larger number;
-there is no way back, the object is thrown away.
+It belongs to a replica of the same node, to which it reports the values that it finds chosen. It ends at the first sign
+of a larger number; then the object is discarded.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from tidelog.replication.paxos.term import Term
 
 
 class Proposer(ABC):
-    """A proposer's attempt under one number. The caller makes the number durable as issued, and then calls
+    """A proposer's attempt under one proposal number. The caller makes the number durable as issued, and then calls
     `proceed`."""
 
     def __init__(self, number: int, term: Term, replica: Replica) -> None:
@@ -28,7 +29,7 @@ class Proposer(ABC):
         self._fill = Fill(number, term, replica.applied.position)
         self._settled: list[Settled] = []
         self._voters: list[Settled] = []
-        """VOTERS that the fill has found, and that are still to be proposed again."""
+        """Values with new voters (VOTERS) that the promise phase has found, and that are still to be proposed again."""
         self._may_write = False
         self._proposals = Proposals(number, term.quorum)
         self._is_timing = False
@@ -36,16 +37,16 @@ class Proposer(ABC):
 
     @property
     def unsettled(self) -> tuple[int, ...]:
-        """Returns the positions that wait for a copy."""
+        """Returns the positions that wait for an intact copy of a value that may be chosen."""
         return self._fill.unsettled
 
     @property
     def unheard(self) -> tuple[int, ...]:
-        """Returns the voters that have not promised yet."""
+        """Returns the voters that have not promised yet in this attempt."""
         return self._fill.unheard
 
     def proceed(self) -> list[Action]:
-        """Asks every member for a promise, now that the number is durable as issued."""
+        """Sends every member a promise request, now that the proposal number is durable as issued."""
         return [*self._fill.requests(), *self._set_timer()]
 
     # -- answers -----------------------------------------------------------------------------------------------------
@@ -76,8 +77,8 @@ class Proposer(ABC):
         return [*actions, *self._begin_to_write()]
 
     def _begin_to_write(self) -> list[Action]:
-        """Proposes the settled positions, once all that an answerer has learned is copied, and every open position is
-        decided."""
+        """Proposes values for the open positions, once every value that a promising node has learned is copied and
+        every open position is decided."""
         # Nothing before that: any of it may be VOTERS, and a majority of theirs may decide already, without those whom
         # this term asks.
         end, applied = self._fill.end, self._replica.applied.position
@@ -106,7 +107,7 @@ class Proposer(ABC):
         return [*actions, *(self._write_voters() if voters else self._on_quorum(end))]
 
     def _write_voters(self) -> list[Action]:
-        """Proposes the VOTERS that were found, once everything else is chosen, the last of them first."""
+        """Proposes the found VOTERS values again, once everything else is chosen, the last of them first."""
         # Values behind them may have been chosen by the old voters alone. The new ones, who decide there as soon as the
         # VOTERS are chosen, must have accepted these values before, or could choose others.
         if self._proposals or not self._voters:
@@ -119,8 +120,8 @@ class Proposer(ABC):
 
     @abstractmethod
     def _on_quorum(self, end: int) -> list[Action]:
-        """Begins with the proposer's own work: a quorum has promised, and all that it knows is known here, with no open
-        VOTERS. Nothing older stands at or behind `end`."""
+        """Begins with the proposer's own values: a quorum has promised, all that it knows is known here, and no VOTERS
+        value is open. No older value is at or behind `end`."""
         ...
 
     def on_write(self, sender: int, response: WriteResponse) -> list[Action]:
@@ -140,7 +141,8 @@ class Proposer(ABC):
                 return []
 
     def _on_learned(self, sender: int, response: WriteResponse) -> list[Action]:
-        """Ends the attempt, if another value is chosen there: that was under a larger number."""
+        """Ends the attempt if the value chosen at the position is not this proposer's: it was chosen under a larger
+        number."""
         if response.value is None:
             # The position is truncated at the sender. What was chosen there may be the value that is proposed here.
             return [Send(sender, LearnRequest(self._replica.applied.position))]
@@ -154,16 +156,16 @@ class Proposer(ABC):
     # -- what the replica beside it reports --------------------------------------------------------------------------
 
     def on_applied(self, applied: Applied) -> list[Action]:
-        """Notes that the next position is applied here, whoever had it chosen."""
+        """Takes note that the next position is applied here, by whichever proposer its value was chosen."""
         self._settled_to(applied.position + 1)
         return self._go_on() if self._knows_voters() else self.lose(self._replica.highest)
 
     def _knows_voters(self) -> bool:
-        """True unless newer VOTERS are applied here than those that this term goes by."""
+        """True unless a newer VOTERS value is applied here than the one that set this term's voters."""
         return self._replica.voters_position <= self._term.voters_position
 
     def on_jumped(self, position: int) -> list[Action]:
-        """Notes that the log begins at `position` now: the positions below were chosen, and truncated."""
+        """Takes note that the log begins at `position` now: the positions below were chosen, and truncated."""
         self._settled_to(position)
         return self._go_on()
 
@@ -174,13 +176,13 @@ class Proposer(ABC):
     # -- time --------------------------------------------------------------------------------------------------------
 
     def on_timer(self) -> list[Action]:
-        """Repeats the requests that were not answered, as long as there is anything to wait for."""
+        """Repeats the requests that were not answered, and sets the timer again while the attempt waits for answers."""
         self._is_timing = False
         actions = [*self._tell_awaited(), *self._fill.requests(), *self._proposals.resend(), *self._copy()]
         return [*actions, *self._set_timer()] if actions or self._is_waiting() else []
 
     def _tell_awaited(self) -> list[Action]:
-        """Returns `Awaits` if the attempt waits for a copy, and has not said so yet."""
+        """Returns `Awaits` if the attempt waits for an intact copy, and has not reported that yet."""
         # Only from the first repetition on: the answer that is missing may just be on its way.
         awaits = Awaits(self.unsettled[0], self.unheard) if self.unsettled else None
         if awaits is None or awaits == self._told:
@@ -194,7 +196,7 @@ class Proposer(ABC):
         ...
 
     def _copy(self) -> list[Action]:
-        """Asks `Fill.source` for learned slots that this node lacks."""
+        """Returns a request to the node `Fill.source` for learned slots that this node lacks."""
         source, applied = self._fill.source, self._replica.applied.position
         return [Send(source, LearnRequest(applied))] if source is not None and applied < self._fill.learned_end else []
 
@@ -205,7 +207,7 @@ class Proposer(ABC):
         return [SetTimer(Timer.RESEND, self.number)]
 
     def lose(self, highest: int) -> list[Action]:
-        """Ends the attempt; the values that it proposed may be chosen or not."""
+        """Ends the attempt, and reports it as `Lost`; the values that it proposed may be chosen or not."""
         assert not self.is_lost, "its node has thrown away a proposer that is lost"
         self.is_lost = True
         return [Lost(self.number, highest)]

@@ -1,27 +1,28 @@
-"""The right to vote: founding a group, and coming back from the loss of a disk.
+"""The right of a replica to vote: founding a log, and rejoining after the loss of a disk.
 
-A replica votes by what it remembers. One that forgot a promise could give it again to an older coordinator, one that
-forgot an accepted value could deny it, and either way two values may be chosen. So an empty disk must not vote, unless
-it is certain that nothing was ever forgotten with it.
+A replica votes by what it remembers. A replica that forgot a promise could give it again to an older coordinator, a
+replica that forgot an accepted value could deny it, and either way two values may be chosen. So an empty disk must not
+vote, unless it is certain that no vote was lost with it.
 
 *Founding*, in two phases. A replica allowed to found (`Found`, with the cluster's id) asks all members until every one
-is EMPTY or STARTING, with that id; it then makes itself STARTING, with the incarnations of all it has seen. Once every
-member is STARTING or VOTING, *with the same founders*, or one is VOTING, it votes: it has been here all along and has
-never voted. Mesos' two phases lack the founders. There, a member that voted and lost its disk while others were still
-STARTING is taken for one of the beginning; here its new incarnation is not among the founders, and it must rejoin.
+is EMPTY or STARTING, with that id; it then makes itself STARTING, with the incarnations of all members. Once every
+member is STARTING or VOTING, *with the same founders*, or one is VOTING, it votes: it has been a member from the
+beginning and has never voted. Mesos' two phases lack the founders. There, a member that voted and lost its disk while
+others were still STARTING is taken for a founder; here its new incarnation is not among the founders, and it must
+rejoin.
 
 *Rejoining*. To take over the peers' status, end, or highest promise is not enough: promises and accepts of the lost
-incarnation may still be under way to a coordinator. What is safe is a fence:
+incarnation may still be in flight to a coordinator. A fence is safe:
 
-1. The replica stays mute: it is RECOVERING, and answers IGNORED.
-2. Somebody who knows issues a number R larger than every number ever issued for this log.
-3. A quorum of *others* promises R, and reports what it holds after that.
-4. Everything below the end it reports is settled under R, and learned here, on disk.
+1. The replica does not vote: it is RECOVERING, and answers IGNORED.
+2. A caller that knows all issued numbers issues a number R larger than every number ever issued for this log.
+3. A quorum of *others* promises R, and reports its slots after that.
+4. Everything below the end that the quorum reports is settled under R, and learned on this replica's disk.
 5. The replica has promised R, and votes.
 
-After 3 no coordinator below R can have anything chosen that is not reported, whatever the lost incarnation told it; so
-it does not matter what was forgotten. For the log that issues the numbers nobody can issue one: there, a lost voter is
-replaced.
+After 3 no coordinator below R can have any value chosen that is not reported, whatever the lost incarnation answered
+it; so it does not matter what was forgotten. For the metadata log, whose controller issues the numbers, no such R can
+be issued: there, a lost voter is replaced.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ HAVE_STARTED = (Status.STARTING, Status.VOTING)
 
 
 class Founding:
-    """The way of one new replica from EMPTY to STARTING to VOTING, beside the other founders."""
+    """The founding of one new replica, from EMPTY to STARTING to VOTING, together with the other founders."""
 
     def __init__(self, quorum: Quorum, replica: Replica) -> None:
         self._members = quorum.members
@@ -49,13 +50,14 @@ class Founding:
         self._seen: dict[int, RecoverResponse] = {}
 
     def permit(self, cluster_id: str) -> list[Action]:
-        """Permits this disk to found the cluster. Not durable: the caller permits it again at each start."""
+        """Permits this disk to found the cluster `cluster_id`. The permission is not durable: the caller gives it again
+        at each start."""
         self._replica.metadata = structs.replace(self._replica.metadata, cluster_id=cluster_id)
         return self.ask()
 
     def ask(self) -> list[Action]:
-        """Begins a round: asks every member for its status, incarnation and founders. Each RECOVER timer begins
-        another."""
+        """Begins a round: asks every member for its status, incarnation and founders. Each RECOVER timer begins another
+        round."""
         metadata = self._replica.metadata
         if metadata.status not in MAY_START or not metadata.cluster_id:
             return []
@@ -64,7 +66,7 @@ class Founding:
         return [*(Send(node, RecoverRequest()) for node in self._members), SetTimer(Timer.RECOVER)]
 
     def answer(self, sender: int) -> list[Action]:
-        """Answers a `RecoverRequest`, whatever this replica's status."""
+        """Returns the answer to a `RecoverRequest`: status, incarnation, cluster and founders of this replica."""
         metadata = self._replica.metadata
         return [
             Send(sender, RecoverResponse(metadata.status, metadata.incarnation, metadata.cluster_id, metadata.founders))
@@ -112,7 +114,8 @@ class Founding:
 
 
 class Fence(Proposer):
-    """An attempt to come back behind a fence, under a number issued for it."""
+    """An attempt of a replica that lost its disk to vote again: it has a quorum of other nodes promise a number larger
+    than all issued before, which fences off its forgotten promises."""
 
     def __init__(self, number: int, term: Term, replica: Replica) -> None:
         # The quorum is one of the others by itself: this replica is RECOVERING, and answers its own requests IGNORED.
@@ -131,7 +134,8 @@ class Fence(Proposer):
         return [*super().on_jumped(position), *self._advance()]
 
     def _advance(self) -> list[Action]:
-        """Makes everything below the end durable, once it is learned; `proceed` follows."""
+        """Writes everything below the fence's end to disk, once it is learned; `proceed` is called when that is
+        durable."""
         if self._end is None or self._is_closing or self._replica.applied.position < self._end:
             return []
         self._is_closing = True
@@ -143,7 +147,7 @@ class Fence(Proposer):
         return self._close() if self._is_closing else super().proceed()
 
     def _close(self) -> list[Action]:
-        """Promises the fence's number, and votes from then on."""
+        """Promises the fence's number, and makes this replica a voter."""
         metadata = self._replica.metadata
         assert self.number >= metadata.promised
         # In one write with the status: without the promise it could accept from a coordinator that is fenced off.

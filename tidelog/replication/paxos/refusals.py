@@ -1,4 +1,5 @@
-"""The reasons for which a node refuses a request of its shell: a refused request has no effect."""
+"""The reasons for which a node refuses a request of its shell (the code that drives it); a refused request has no
+effect."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ Request = Append | Truncate | Delete | Elect | Found | Rejoin | Enlist
 
 
 def refusal(event: Request, replica: Replica, term: Term, *, is_coordinator: bool) -> Reason | None:
-    """Returns the reason to refuse a request, or None. (A full window is the coordinator's own business.)"""
+    """Returns the reason to refuse a request, or None. (The coordinator itself refuses an append beyond its window.)"""
     if replica.is_halted:
         return Reason.STORAGE_ERROR
     match event:

@@ -2,19 +2,20 @@
 
 The acceptor's two rules are Paxos' own, for a log of many positions:
 
-- *Promise(n)*: unless a larger number is known, promise to accept nothing smaller than n, anywhere, and report every
-  slot that is open. One promise covers all positions, also those that nobody has reached yet.
+- *Promise(n)*: unless a larger number is known, promise to accept nothing smaller than n, at any position, and report
+  every open slot. One promise covers all positions, also those that are still unused.
 - *Write(n, p, v)*: unless the log has promised more than n, or the slot has accepted more, accept v at p under n.
 
-The second half of the write rule is what Mesos lacks. Here the number accepted *is* the slot's promise.
+The second condition of the write rule is missing in Mesos. Here the number accepted *is* the slot's promise.
 
-The learner takes what others say is chosen, in any state and order, and never changes it again. It applies in order
-(`apply.py`). A learned slot still answers: a repeated write gets its ACCEPT, another value gets the chosen one.
+The learner takes values that other nodes report as chosen, in any state and order, and never changes them again. It
+applies them in order (`apply.py`). A learned slot still answers: a repeated write gets its ACCEPT, a write of another
+value gets the chosen one.
 
-A slot whose payload the disk has lost is reported as *faulty* with its number, never as empty: what it says may be
-chosen (CTRL). Its payload comes back with any message that carries an equal value. If even the value's name is lost
-(UNKNOWN), it comes back with a write under the same number, or with a learned copy; a number once accepted stands. A
-value that is written by its name alone is accepted as faulty.
+A slot whose payload the disk has lost is reported as *faulty* with its number, never as empty: its value may be chosen
+(the CTRL paper). Its payload comes back with any message that carries an equal value. If even the value's digest is
+lost (UNKNOWN), it comes back with a write under the same number, or with a learned copy; an accepted number is never
+forgotten. A value that is written by its digest alone is accepted as faulty.
 """
 
 from __future__ import annotations
@@ -65,12 +66,13 @@ SLOTS_PER_ANSWER_MAX = 64
 
 
 class HistoriesDiffer(AssertionError):
-    """A peer has another value at a position that is learned here: not both disks are of this log, as it went on."""
+    """A peer has another value at a position that is learned here: one of the two disks does not belong to this log, or
+    is an old copy."""
 
 
 class Replica:
-    """Invariants: floor.position <= applied.position <= end; every position below `applied.position` is learned;
-    `promised`, and the number of a slot until it is learned, never decrease."""
+    """A replica of one log. Invariants: floor.position <= applied.position <= end; every position below
+    `applied.position` is learned; `promised`, and the number of a slot until it is learned, never decrease."""
 
     def __init__(self, stored: StoredLog) -> None:
         self.metadata = stored.metadata
@@ -80,18 +82,19 @@ class Replica:
         self.slots = {slot.position: slot for slot in stored.slots if slot.position >= self.floor.position}
         self.end = max([self.floor.position, *(position + 1 for position in self.slots)])
         self.highest = max([self.metadata.promised, *(slot.number for slot in self.slots.values())])
-        """The largest number that was promised or accepted here."""
+        """The largest proposal number that was promised or accepted here."""
         self._faulty = {position for position, slot in self.slots.items() if slot.faulty and slot.learned}
         self.journal: Journal[Action] = Journal()
         self.voters_since = stored.voters_since
         self.voters_position = -1
-        """The position of the newest VOTERS applied in this life; those below the floor are in a snapshot."""
+        """The position of the newest VOTERS value applied since the process started; values below the floor are in a
+        snapshot."""
         self.is_halted = False
         self._mark: Persist | None = None
         """The write that sets `Metadata.may_forget`; None while that is not set."""
         self._beats = 0
         self.is_changing = False
-        """True while a change of status is on its way to the disk."""
+        """True while a change of status is being written to disk."""
 
     @property
     def begin(self) -> int:
@@ -100,7 +103,7 @@ class Replica:
 
     @property
     def is_any_open(self) -> bool:
-        """True if a value is accepted here beyond the prefix that is known to be chosen."""
+        """True if a value is accepted here at a position that is not known to be chosen."""
         return self.applied.position < self.end
 
     def faulty(self) -> list[int]:
@@ -164,7 +167,7 @@ class Replica:
         return [*actions, *([answer] if is_lazy else self.journal.when_durable(answer))]
 
     def _begin_to_be_lazy(self) -> list[Action]:
-        """Sets `Metadata.may_forget` before the first answer that does not wait for the disk."""
+        """Writes `Metadata.may_forget` before the first answer that does not wait for the disk."""
         self._beats = 0
         if self._mark is not None:
             return []
@@ -173,7 +176,8 @@ class Replica:
         return [self._mark]
 
     def beat(self) -> list[Action]:
-        """Clears `Metadata.may_forget` after some CATCHUP timers without a lazy write, once everything is on disk."""
+        """Clears `Metadata.may_forget` after `BEATS_TO_REST` CATCHUP timers without a lazy write, once everything is on
+        disk."""
         self._beats += 1
         if self._mark is None or self._beats < BEATS_TO_REST:
             return []
@@ -191,7 +195,7 @@ class Replica:
         return number < self.metadata.promised or (slot is not None and number < slot.number)
 
     def _write_again(self, sender: int, request: WriteRequest, slot: Slot) -> list[Action]:
-        """Answers a write to a learned slot: the notice may have overtaken the write."""
+        """Answers a write to a learned slot, which can arrive after the notice that its value is chosen."""
         number, position = request.number, request.position
         if request.value != slot.value:
             return [Send(sender, WriteResponse(Reply.LEARNED, number, position, value=slot.value))]
@@ -209,7 +213,8 @@ class Replica:
     # -- learner -----------------------------------------------------------------------------------------------------
 
     def learn(self, position: int, value: Value, *, has_payload: bool) -> list[Action]:
-        """Notes that this value is chosen. If its payload neither comes with it nor is here, the slot is faulty."""
+        """Records that this value is chosen. If its payload is neither given nor on this disk, the slot becomes
+        faulty."""
         if position < self.begin or self.is_halted:
             return []
         slot = self.slots.get(position)
@@ -229,14 +234,15 @@ class Replica:
         return [self._store(learned, is_urgent=False), *self.apply()]
 
     def hear(self, notice: Learned) -> list[Action]:
-        """Takes a notice, which comes without payload: it is of use only if the value is here."""
+        """Takes a `Learned` notice, which has no payload: it has an effect only if this replica has accepted
+        the value."""
         slot = self.slots.get(notice.position)
         if notice.value.kind in WITH_PAYLOAD and (slot is None or slot.value != notice.value):
             return []
         return self.learn(notice.position, notice.value, has_payload=False)
 
     def tell(self, sender: int, request: LearnRequest) -> list[Action]:
-        """Answers with learned slots, lowest positions first."""
+        """Answers a `LearnRequest` with learned slots, lowest positions first."""
         # In any status: a replica without a vote may still tell what is chosen, for that never changes.
         learned: list[Slot] = []
         for position in range(max(request.position, self.begin), min(request.end, self.end)):
@@ -247,7 +253,8 @@ class Replica:
         return [Send(sender, LearnResponse(self.floor, tuple(learned), self.applied.position))]
 
     def take(self, response: LearnResponse) -> list[Action]:
-        """Copies a peer's learned slots. If its log begins behind the applied prefix, this one goes on at its floor."""
+        """Copies a peer's learned slots. If the peer's log begins behind this replica's applied prefix, this log
+        continues at the peer's floor."""
         actions: list[Action] = []
         if response.floor.position > self.applied.position and not self.is_halted:
             actions += self._raise_floor(response.floor)
@@ -273,7 +280,7 @@ class Replica:
         return actions
 
     def note_payload(self, position: int, *, is_here: bool) -> list[Action]:
-        """Notes that the payload at this position is lost, or at hand again."""
+        """Records that the payload at this position cannot be read, or can be read again."""
         slot = self.slots.get(position)
         if slot is None or slot.value.kind not in WITH_PAYLOAD or slot.faulty is not is_here:
             return []
@@ -286,7 +293,8 @@ class Replica:
     # -- storage -----------------------------------------------------------------------------------------------------
 
     def issue(self, number: int, *, is_rejoining: bool) -> Persist:
-        """Uses up a number of this node. A rejoining replica does not vote from here on."""
+        """Returns the write that records a proposal number of this node as used. A rejoining replica does not vote from
+        here on."""
         assert number > self.metadata.issued
         status = Status.RECOVERING if is_rejoining else self.metadata.status
         self.metadata = structs.replace(self.metadata, issued=number, status=status)
@@ -299,14 +307,14 @@ class Replica:
         return self.journal.persist(self.metadata)
 
     def change(self, metadata: Metadata) -> list[Action]:
-        """Makes metadata with another status durable; `admit` follows."""
+        """Writes metadata with another status; the caller calls `admit` when it is durable."""
         # It counts only from then on: a vote given before could be forgotten by a crash, together with the right to it.
         assert not self.is_changing and self._mark is None
         self.is_changing = True
         return [self.journal.persist(metadata), *self.journal.when_durable(Admit(metadata))]
 
     def admit(self, metadata: Metadata) -> list[Action]:
-        """Takes over metadata that has become durable."""
+        """Takes over metadata that has become durable, and reports a change of status."""
         self.is_changing = False
         self.metadata = metadata
         self.highest = max(self.highest, metadata.promised)
@@ -325,7 +333,7 @@ class Replica:
             self._faulty.discard(slot.position)
 
     def _raise_floor(self, floor: Prefix) -> list[Action]:
-        """Drops the slots below the floor."""
+        """Drops the slots below the log's new floor."""
         for position in range(self.floor.position, floor.position):
             self.slots.pop(position, None)
             self._faulty.discard(position)

@@ -1,11 +1,12 @@
 """The stored state of a replica: its metadata, a slot per position, and where its log begins.
 
-Positions count from 0, one value each. `end` and `position` of a `Prefix` are exclusive, as everywhere.
+Positions count from 0, one value each. `end`, and the `position` of a `Prefix`, are exclusive.
 
-Values are references. The bytes of a batch stay with the shell, which finds them by position or digest; a core compares
-digests. So a value without payload (NOP, BARRIER, TRUNCATE) is whole in itself, and one with payload (APPEND, VOTERS)
-may be known without its bytes: it is then `faulty` here, by damage to the disk or because no good copy has come yet. If
-the disk has lost even which value it was, position and number remain: the slot is faulty, and its value UNKNOWN.
+Values are references. The bytes of a batch stay with the shell, which finds them by position or digest; the state
+machine compares digests. So a value without payload (NOP, BARRIER, TRUNCATE) is complete in itself, and one with
+payload (APPEND, VOTERS) may be known without its bytes: it is then `faulty` here, by damage to the disk or because no
+good copy has arrived yet. If the disk has lost even the value's digest, position and number remain: the slot is faulty,
+and its value UNKNOWN.
 """
 
 from __future__ import annotations
@@ -19,62 +20,65 @@ from tidelog.replication.paxos.numbers import NO_NUMBER
 
 
 class Status(Enum):
-    """The right of a replica to vote; only VOTING replicas promise and accept."""
+    """A replica's right to vote; only VOTING replicas promise and accept."""
 
     EMPTY = "empty"
-    """The disk is new, or was lost: the replica cannot tell which, and must not vote."""
+    """The disk is new, or its content was lost: the replica cannot tell which, and must not vote."""
     STARTING = "starting"
     """The replica knows the founders of its group, and that it has never voted."""
     RECOVERING = "recovering"
-    """The replica lost its disk, and rejoins behind a fence."""
+    """The replica lost its disk, and rejoins behind a fence (`recover.py`)."""
     VOTING = "voting"
 
 
 class Kind(Enum):
-    """The purpose of a value."""
+    """The kind of a value in the log."""
 
     # The numbers stand in journals on disk (`broker.consensus.stored`) and in messages: none is ever given another
     # meaning.
     NOP = 0
-    """Fills a position for which no value was found."""
+    """A value without effect, for a position at which no value can have been chosen."""
     BARRIER = 1
     """The first value of a coordinator, chosen before any value of its clients is proposed."""
     APPEND = 2
     TRUNCATE = 3
-    """Drops the positions below `Value.begin`: the log's head, never its tail."""
+    """Drops the positions below `Value.begin`, at the beginning of the log."""
     VOTERS = 4
-    """Names the voters from here on (`voters.py`) in its payload, which may carry records as well."""
+    """Its payload has the voters that decide from this position on (`voters.py`), and perhaps records as well."""
     UNKNOWN = 5
-    """Not a value: the disk has lost which one it was. Such a slot is faulty and not learned, and its number stands."""
+    """Marks a slot whose value the disk has lost, digest included. The slot is faulty and not learned; its proposal
+    number remains."""
     DELETE = 6
-    """Deletes the records below `Value.base_offset` (Kafka: delete records). It frees no position."""
+    """Deletes the records below `Value.base_offset` (Kafka's DeleteRecords). It frees no position."""
 
 
 WITH_PAYLOAD = (Kind.APPEND, Kind.VOTERS)
-"""The kinds of values whose bytes lie with the shell."""
+"""The kinds of values that have a payload, whose bytes the shell (the code with I/O) keeps."""
 
 
 class Value(msgspec.Struct, frozen=True, gc=False):
-    """A value that a position may hold. Equal values are the same value, payload included."""
+    """A value at a position of the log. Two equal values have the same payload."""
 
     kind: Kind
     # Kept when the value is proposed again under another number: only by its birth can the log tell that a value found
     # behind a newer coordinator's is a ghost.
     birth: Natural = NO_NUMBER
-    """The number of the coordinator that proposed it first. A NOP has none: it is neutral in the order of births."""
+    """The proposal number of the coordinator that proposed it first. A NOP has none, and is ignored when births are
+    compared."""
     base_offset: Natural = 0
     count: Natural = 0
-    """The number of offsets taken from `base_offset` on, by an APPEND, or by records that come with VOTERS; else 0. In
-    a DELETE, `base_offset` is the first to stay."""
+    """The number of record offsets from `base_offset` on that an APPEND, or the records within VOTERS, take; else 0. In
+    a DELETE, `base_offset` is the first offset that stays."""
     digest: bytes = b""
-    """The digest of the payload: any copy with this digest is right."""
+    """The digest of the payload, by which any copy is verified."""
     begin: Natural = 0
-    """A TRUNCATE has here the first position to stay, at most its own; an APPEND, if not 0, the position from which on
-    the log has to be unbroken for it to count (`apply`); a NOP, if not 0, its own position, because an operator gave up
-    the value there: such a NOP breaks no order."""
+    """In a TRUNCATE, the first position that stays, at most its own. In an APPEND, if not 0, the position from which on
+    the log has to be unbroken for the batch to have an effect (`apply`). In a NOP, if not 0, its own position, because
+    an operator gave up the value there; such a NOP does not break the log."""
 
     def names_voters(self, since: int) -> bool:
-        """Returns True if this is VOTERS that count, in a log where only births from `since` on do."""
+        """Returns True if this is a VOTERS value in force, in a log where only VOTERS of births from `since` on
+        count."""
         return self.kind is Kind.VOTERS and self.birth >= since
 
 
@@ -83,52 +87,53 @@ UNKNOWN = Value(Kind.UNKNOWN)
 
 
 def given_up(position: int) -> Value:
-    """Returns the NOP for a position whose value was perhaps chosen, and is lost with the majority that knew it."""
+    """Returns the NOP for a position whose value may have been chosen, and is lost with the majority that knew it."""
     return Value(Kind.NOP, begin=position)
 
 
 class Slot(msgspec.Struct, frozen=True, gc=False):
-    """A position of one replica: the acceptor's record and the learner's in one row."""
+    """A position of one replica's log: the value that the replica has accepted or learned there."""
 
     position: Natural
     number: Natural
-    """The highest number under which this value was accepted here; NO_NUMBER if it was only learned."""
+    """The highest proposal number under which this value was accepted here; NO_NUMBER if it was only learned."""
     value: Value
     learned: bool = False
     """True if the value is known to be chosen."""
     faulty: bool = False
-    """True if the payload of the value cannot be read here (CTRL's have_faulty)."""
+    """True if the value's payload cannot be read here (have_faulty in the CTRL paper)."""
 
 
 class Prefix(msgspec.Struct, frozen=True, gc=False):
-    """The state of a log before `position`, as far as what follows depends on it."""
+    """The state of a log before `position`, as far as the effect of later values depends on it."""
 
     position: Natural = 0
     # Without it, a replica whose log begins here would apply ghosts behind its floor that the others have found void.
     epoch: Natural = NO_NUMBER
-    """The newest birth applied."""
+    """The newest birth (proposal number of the first proposer) among the applied values."""
     next_offset: Natural = 0
     """The offset of the next record."""
     start_offset: Natural = 0
     """The log start offset: records below are deleted."""
     unbroken_from: Natural = 0
-    """The position from which on all values are of the newest birth, and not void."""
+    """The position from which on all values have the newest birth, and none is void."""
 
 
 ORIGIN = Prefix()
 
 
 class Metadata(msgspec.Struct, frozen=True):
-    """The metadata of a replica, which no peer can give back: two copies on disk, both durable before it counts."""
+    """The metadata of a replica, which no peer can restore. It is stored in two copies, which both have to be durable
+    before it counts."""
 
     incarnation: str
-    """The random name of this disk's replica, drawn when it was made: after the loss of a disk it is another."""
+    """The random name of this disk's replica, drawn when it was created; a replica on a replaced disk has another."""
     status: Status = Status.EMPTY
     promised: int = NO_NUMBER
-    """The largest number promised: no smaller one is accepted at any position."""
+    """The largest proposal number promised: no value is accepted under a smaller one at any position."""
     # Durable before the number is sent: used again after a crash, it could name two values at one position.
     issued: int = NO_NUMBER
-    """The largest number that this node has used."""
+    """The largest proposal number that this node has used."""
     cluster_id: str = ""
     # A replica that finds this set at its start was not stopped in good order. It has perhaps forgotten what it
     # accepted, so it must not vote under its old id: a quorum may count on that.
@@ -139,14 +144,15 @@ class Metadata(msgspec.Struct, frozen=True):
 
 
 class StoredLog(msgspec.Struct, frozen=True):
-    """The log of a replica as its disk gives it back at start."""
+    """The log of a replica as read from its disk at start."""
 
     metadata: Metadata
     floor: Prefix = ORIGIN
-    """The prefix at whose position the log begins; what lay before was chosen, applied, and truncated."""
+    """The prefix at whose position the log begins; everything before was chosen, applied, and truncated."""
     slots: tuple[Slot, ...] = ()
     voters_since: int = NO_NUMBER
-    """The smallest birth of VOTERS that count: an operator has had the log go on without those of older births."""
+    """The smallest birth of VOTERS values that count. An operator who lets a log continue without its majority raises
+    it."""
 
 
 Record = Metadata | Prefix | Slot

@@ -1,9 +1,9 @@
 """A proposer's term: its node, and the quorum that decides.
 
-A term asks one quorum from beginning to end: a majority of the voters in force, as far as its node has applied the
-log, and of all who may follow them by VOTERS found open (`Joint`). What is *written* needs all of these. To find out
-what may have been chosen needs less: nothing is chosen at a position without a majority of the voters in force *there*,
-whoever was asked besides. The proof is in docs/replication-paxos.md ("Changing the voters").
+A term asks one quorum from beginning to end: a majority of the voters in force, as far as its node has applied the log,
+and of all voter sets in VOTERS values that may be chosen (`Joint`). To *write* takes all of these. To find out which
+values may have been chosen takes less: nothing is chosen at a position without a majority of the voters in force
+*there*, whatever other nodes were asked. The proof is in docs/replication-paxos.md ("Changing the voters").
 """
 
 from __future__ import annotations
@@ -17,26 +17,28 @@ from tidelog.replication.quorum import Quorum, parts_of
 
 
 class Term(NamedTuple):
-    """The term of one proposer, from its promises to its last write."""
+    """The node, proposal quorum and known voters of one proposer, from its promises to its last write."""
 
     node: int
     quorum: Quorum
-    """The quorum that promises and accepts: `in_force`, and all voters who may follow them."""
+    """The quorum that promises and accepts: `in_force`, and all voters that may follow them."""
     in_force: Quorum
     voters_position: int = -1
     """The position of the VOTERS value that `in_force` comes from; -1 if there is none."""
     settling: tuple[VotersFound, ...] = ()
-    """VOTERS that are not applied, and whose majorities `quorum` includes all the same."""
+    """VOTERS values that are not applied, and whose majorities `quorum` includes."""
     voters_since: int = NO_NUMBER
-    """The same as `StoredLog.voters_since`."""
+    """The smallest birth of VOTERS values that count (`StoredLog.voters_since`)."""
     is_union: bool = False
-    """True if the quorum is all that is left of the log: values that none of its members shows are given up."""
+    """True if the quorum is all that remains of the log's voters: values that none of its members reports are
+    given up."""
     lost: frozenset[int] = frozenset()
-    """Members whose disks have lost their votes, so that nobody answers under these ids any more. That is only a reason
-    not to wait for them: quorums stay the same."""
+    """Members whose disks have lost their votes, so that no node answers under these ids any more. The term does not
+    wait for them; the quorums stay the same."""
 
     def deciders(self, position: int) -> tuple[Quorum, ...]:
-        """Returns the quorums of which one decides at this position; where there are several, any of them may."""
+        """Returns the quorums that may have decided at this position; if there are several, any one of them may
+        have."""
         # Up to the first VOTERS found open, only the voters in force have decided. So a voter that is just being added
         # cannot hold up, by what it has lost, those who never needed it. Behind them any set may be in force, and may
         # have decided alone: none speaks for another.
@@ -44,6 +46,6 @@ class Term(NamedTuple):
         return (self.in_force,) if position <= first_open else parts_of(self.quorum)
 
     def is_news(self, position: int, value: Value) -> bool:
-        """Returns True if the value is VOTERS whose voters this term does not ask."""
+        """Returns True if this is a VOTERS value whose voters are not part of this term's quorum."""
         # They may be chosen, and decide by themselves already, so nothing may be written before they are asked, too.
         return value.names_voters(self.voters_since) and VotersFound(position, value) not in self.settling

@@ -1,15 +1,16 @@
 """The voters of a log, and how they change without ever letting two groups decide.
 
 A voter is a disk, not a machine: its id belongs to one node with one storage incarnation and is never given to another,
-so a wiped disk is another voter, and the old one is dead for ever. The voters in force are those of the newest VOTERS
-value that is applied and not void; before the first, those who founded the log.
+so a wiped disk is another voter, and the old voter never answers again. The voters in force are those of the newest
+VOTERS value that is applied and not void; before the first, the founders of the log.
 
-A change goes in steps, each of which a crash may end: drain, join, write, settle. `Membership` says which is next; the
-shell takes it (`broker.consensus.voter_change`, which has the proof of each). Why a candidate that has missed several
-changes can do no harm is told in docs/replication-paxos.md ("Changing the voters").
+A change goes in four steps, each of which a crash may interrupt: drain, join, write, settle. `Membership` decides the
+next step; the shell carries it out (`broker.consensus.voter_change`, which has the proof of each).
+docs/replication-paxos.md ("Changing the voters") explains why a candidate that has missed several changes can do no
+harm.
 
-Departs from Mesos, which has no such thing (MESOS-683), and from Raft's single-server changes, which need old and new
-majorities to overlap; joined quorums (Raft's joint consensus) do not, so one step may also replace a voter by another.
+Mesos has no change of voters (MESOS-683). Raft's single-server changes need old and new majorities to overlap; joined
+quorums (Raft's joint consensus) do not, so one step may also replace a voter by another.
 """
 
 from __future__ import annotations
@@ -31,11 +32,12 @@ FORMAT = 1
 
 
 class InvalidVoters(ValueError):
-    """The voters are no valid set, or no step from the present one. The message says what is wrong."""
+    """The voters are no valid set, or differ from the present set by more than one change. The message says what is
+    wrong."""
 
 
 class VoterSet(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The voters, in the order of their ids. Raises `InvalidVoters` if this is no such set."""
+    """The voters, in the order of their ids. Raises `InvalidVoters` if the set is not valid."""
 
     voters: tuple[Voter, ...]
     next_voter_id: int
@@ -62,15 +64,16 @@ class VoterSet(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
         return Majority(self.ids)
 
     def find(self, node_id: int, incarnation: str) -> Voter | None:
-        """Returns the voter that this disk is; None if it is none."""
+        """Returns the voter with this node and storage incarnation; None if there is none."""
         return next(
             (voter for voter in self.voters if (voter.node_id, voter.incarnation) == (node_id, incarnation)), None
         )
 
     def with_change(self, *, add: Voter | None = None, remove: int | None = None) -> VoterSet:
-        """Returns these voters with one more, one (by its id) less, or one in the place of another.
+        """Returns these voters with `add` added, with the voter of id `remove` removed, or with the one replaced by the
+        other.
 
-        Raises `InvalidVoters` if that is no set of voters, or the new one's id may have been another's.
+        Raises `InvalidVoters` if the result is no valid set, or the new voter's id may have been another's.
         """
         if remove is not None and remove not in self.ids:
             raise InvalidVoters(f"voter {remove} is not among {list(self.ids)}")
@@ -83,8 +86,8 @@ class VoterSet(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
         return VoterSet((*remaining, add), add.voter_id + 1)
 
     def check_step(self, to: VoterSet) -> None:
-        """Raises `InvalidVoters` unless a single change leads there: a voter more, one less, or one in the place of
-        another. Addresses may change besides."""
+        """Raises `InvalidVoters` unless `to` differs by a single change: one voter added, removed or replaced.
+        Addresses may change as well."""
         old, new = ({v.voter_id: (v.node_id, v.incarnation) for v in voters.voters} for voters in (self, to))
         added, removed = sorted(set(new) - set(old)), sorted(set(old) - set(new))
         # One in the place of another is one step: majorities of both sets decide, so they need not overlap.
@@ -99,7 +102,7 @@ class VoterSet(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
 
 
 def encode_voters(voters: VoterSet) -> bytes:
-    """Returns the one encoding of these voters (msgpack)."""
+    """Returns the canonical encoding of these voters (msgpack)."""
     return msgspec.msgpack.encode((FORMAT, voters))
 
 
@@ -118,12 +121,12 @@ def decode_voters(content: bytes) -> VoterSet:
 
 
 def learner_id(node_id: int) -> int:
-    """Returns the engine id of a node whose disk never was a voter's."""
+    """Returns the Paxos engine's id for a node whose disk never was a voter's."""
     return LEARNER_BASE + node_id
 
 
 class Phase(Enum):
-    """The progress of a change of voters at the leader that makes it."""
+    """The step that a change of voters has reached at the leader that makes it."""
 
     DRAINING = "draining"
     JOINING = "joining"
@@ -134,7 +137,7 @@ class _Change(NamedTuple):
     voters: VoterSet
     phase: Phase
     number: int
-    """The proposal number of the term that this phase needs."""
+    """The proposal number of the term in which this step has to happen."""
 
 
 class _OpenVoters(NamedTuple):
@@ -146,16 +149,16 @@ class _OpenVoters(NamedTuple):
 class Membership:
     """The voters of a log as one node knows them: decides the quorum, and the next step of a change. Pure.
 
-    The shell tells it what its engine applies and finds, in order, and whenever it answers True gives the engine
-    `reconfigure()`. A leader makes a change with `begin`, `join`, `write`, each as soon as it may, and then elects
-    itself again under the voters that `on_applied` took up, if it is one of them.
+    The shell reports the values that its engine applies and finds, in order, and after each method that returns True
+    gives `reconfigure()` to the engine. A leader makes a change with `begin`, `join` and `write`, each as soon as it is
+    allowed, and then campaigns again under the voters that `on_applied` took over, if it is one of them.
     """
 
     def __init__(self, voters: VoterSet, position: int = -1, *, since: int = 0) -> None:
         """Begins with the voters below the log's floor, from a snapshot at or below it, or with the log's founders.
 
-        If an operator has had the log go on without its voters, only VOTERS of births from `since` on count, and until
-        there are any, all voters that are left decide together.
+        If an operator has let the log continue without its majority, only VOTERS values of births from `since` on
+        count, and until there is one, all remaining voters have to agree on each decision.
         """
         # Not with newer voters, whatever a broker may remember elsewhere. What is learned is written lazily, so a
         # majority of new voters may all have forgotten the VOTERS that name them, and would decide there anew.
@@ -163,33 +166,34 @@ class Membership:
         self.voters = voters
         """The voters in force: those of the newest VOTERS value applied here."""
         self.position = position
-        """The position of that value; -1 if there is none."""
+        """The position of that VOTERS value; -1 if there is none."""
         self._found: tuple[_OpenVoters, ...] = ()
         self._change: _Change | None = None
         self._unread = -1
-        """The newest position at which VOTERS may be applied whose content is not known here; -1 if there is none."""
+        """The newest position of an applied VOTERS value whose content is not known here; -1 if there is none."""
 
     # -- who decides -------------------------------------------------------------------------------------------------
 
     @property
     def is_union(self) -> bool:
-        """True until the voters that are left of a log have agreed on what it holds, and a VOTERS value says so."""
+        """True if an operator let the log continue without its majority, until the remaining voters have had a VOTERS
+        value applied."""
         return self.since > 0 and self.position < 0
 
     @property
     def is_known(self) -> bool:
-        """False while the voters in force are not known here, for want of a payload or of a snapshot: this node is no
-        candidate then."""
+        """False while the voters in force are not known here, for lack of a payload or a snapshot; then this node must
+        not campaign."""
         return self._unread <= self.position
 
     @property
     def phase(self) -> Phase | None:
-        """Returns the phase of the change that is being made here; None if there is none."""
+        """Returns the phase of the change that this leader makes; None if it makes none."""
         return None if self._change is None else self._change.phase
 
     @property
     def changing_under(self) -> int:
-        """Returns the proposal number that the change being made here depends on now; 0 if there is none."""
+        """Returns the proposal number on which this leader's present change depends; 0 if it makes none."""
         return 0 if self._change is None else self._change.number
 
     @property
@@ -198,8 +202,8 @@ class Membership:
         return self.is_known and self._change is None and not self._found and not self.is_union
 
     def quorum(self) -> Quorum:
-        """Returns the quorum whose promises and votes a candidate here needs now: the voters in force, and all who may
-        be."""
+        """Returns the quorum that a candidate here needs now: majorities of the voters in force, and of all voters that
+        may be in force."""
         if self.is_union:
             return Unanimous(self.voters.ids)
         sets = [self.voters]
@@ -214,13 +218,13 @@ class Membership:
         return sets[0].majority if len(sets) == 1 else Joint([voters.majority for voters in sets])
 
     def reconfigure(self, me: int) -> Reconfigure:
-        """Returns the event by which the engine takes up these voters, under the engine id `me`."""
+        """Returns the event that makes the engine use these voters, with the engine id `me`."""
         settling = tuple(VotersFound(open_voters.position, open_voters.value) for open_voters in self._found)
         in_force = self.quorum() if self.is_union else self.voters.majority
         return Reconfigure(me, self.quorum(), in_force, self.position, settling)
 
     def voter_of(self, node_id: int, incarnation: str) -> Voter | None:
-        """Returns the voter that this disk is, or is about to be; None if it is none."""
+        """Returns the voter of this disk, in the set in force or in one that may follow; None if it is in none."""
         sets = [self.voters, *(open_voters.voters for open_voters in self._found)]
         if self._change is not None:
             sets.append(self._change.voters)
@@ -228,16 +232,17 @@ class Membership:
         return next((voter for voter in matches if voter is not None), None)
 
     def is_used_up(self, voter_id: int, node_id: int, incarnation: str) -> bool:
-        """Returns True if the id was given out, and is neither in force nor about to be for this disk: it votes no
-        more."""
+        """Returns True if the id was given out and this disk's voter is neither in force nor about to be: the id has no
+        vote any more."""
         return voter_id < self.voters.next_voter_id and self.voter_of(node_id, incarnation) is None
 
     # -- what the log says -------------------------------------------------------------------------------------------
 
     def on_applied(self, position: int, voters: VoterSet | None, verdict: Verdict) -> bool:
-        """Notes an applied position, with its voters if the value is VOTERS. Returns True if others decide now.
+        """Records an applied position, with its voters if the value is VOTERS. Returns True if the quorum changes with
+        it.
 
-        It is called again for VOTERS whose payload was missing and has come.
+        It is called again for a VOTERS value whose payload was missing and has arrived.
         """
         found_before = self._found
         # What is applied there is settled, whether these voters or another value.
@@ -249,19 +254,19 @@ class Membership:
         return True
 
     def on_unread(self, position: int) -> None:
-        """Notes VOTERS that are applied, not void, and whose payload is not here. Until `on_applied` names
-        them, this node is no candidate."""
+        """Records an applied VOTERS value whose payload is not here. Until `on_applied` gives its voters, this node
+        must not campaign."""
         self._unread = max(self._unread, position)
 
     def on_jumped(self, begin: int) -> None:
-        """Notes that the log goes on at a peer's floor. Below it VOTERS may have stood, so until `on_snapshot` this
-        node is no candidate."""
+        """Records that the log continues at a peer's floor. There may have been VOTERS values below, so this node must
+        not campaign until `on_snapshot`."""
         self._found = tuple(open_voters for open_voters in self._found if open_voters.position >= begin)
         self._unread = max(self._unread, begin - 1)
 
     def on_snapshot(self, voters: VoterSet, position: int, end: int) -> bool:
-        """Takes the voters of a snapshot of all below `end`, whose value stands at `position` (-1 for the founders).
-        Returns True if others decide now."""
+        """Takes the voters of a snapshot of everything below `end`, whose VOTERS value is at `position` (-1 for the
+        founders). Returns True if the quorum changes with them."""
         # A snapshot that ends before the unread VOTERS does not say who they are.
         if self._unread < end:
             self._unread = -1
@@ -271,7 +276,8 @@ class Membership:
         return True
 
     def on_found(self, position: int, value: Value, voters: VoterSet) -> bool:
-        """Notes open VOTERS, for which an election has ended. Returns True if others decide now."""
+        """Records a VOTERS value that may be chosen, because of which an election attempt has ended. Returns True if
+        the quorum changes with it."""
         if position <= self.position or any(open_voters.value == value for open_voters in self._found):
             return False
         # The next attempt asks them besides those in force, since they may be chosen; not instead, as they may not.
@@ -281,9 +287,10 @@ class Membership:
     # -- a change, by the leader -------------------------------------------------------------------------------------
 
     def begin(self, voters: VoterSet, number: int) -> None:
-        """Begins a change of voters by the leader under `number`, which takes no values from now on.
+        """Begins a change to these voters, by the leader elected under `number`, which accepts no more values from now
+        on.
 
-        Raises `InvalidVoters` if a change is open, or these differ by more than one voter from those in force.
+        Raises `InvalidVoters` if another change is open, or these differ by more than one voter from those in force.
         """
         # One change at a time: a second one on top would be decided by voters that are not in force yet.
         if not self.is_settled:
@@ -292,15 +299,15 @@ class Membership:
         self._change = _Change(voters, Phase.DRAINING, number)
 
     def join(self, number: int) -> VoterSet:
-        """Takes the change, once the window is drained, to its election by old and new voters, under `number`. Returns
-        the new voters."""
+        """Moves the change, once nothing is in flight, to the leader's election by old and new voters under `number`.
+        Returns the new voters."""
         assert self._change is not None and self._change.phase is Phase.DRAINING
         self._change = _Change(self._change.voters, Phase.JOINING, number)
         return self._change.voters
 
     def write(self, number: int) -> VoterSet | None:
-        """Returns the voters that the leader elected under `number` has to append now; None if it was elected for
-        nothing of the kind."""
+        """Returns the voters that the leader elected under `number` has to append now; None if that election was not
+        for a change of voters."""
         change = self._change
         # Only a term that both sets have elected may write them: else the new voters could decide unaware of values
         # that the old have chosen.
@@ -310,8 +317,8 @@ class Membership:
         return change.voters
 
     def on_lost(self, number: int) -> bool:
-        """Notes that the term or attempt under `number` has ended. Returns True if a change ended with it, so that
-        others decide now."""
+        """Records that the term or attempt under `number` has ended. Returns True if a change of voters ended with it
+        and the quorum changes."""
         change = self._change
         if change is None or change.number != number:
             return False
