@@ -1,14 +1,17 @@
-"""Deciding where replicas are to be: moves begin here, and end when an ISR that a leader asks for holds all targets.
+"""Decisions about reassignments: a reassignment begins here, and ends when the ISR that a leader requests has all
+target replicas.
 
     replicas [1,2,3] to [4,2,3]:  replicas [4,2,3,1], adding [4], removing [1]  ->  4 in sync  ->  replicas [4,2,3]
 
-While a move is under way all its replicas copy, so nothing has fewer copies than before. A move that is called off
-leaves the original replicas, provided that one of them is in sync.
+During a reassignment the old and the new replicas copy the partition, so it never has fewer copies than before. A
+cancelled reassignment leaves the original replicas, provided that one of them is in sync.
 
-Where replicas vote (`quorum_leadership`) a move begins alike, and ends when the leader reports that those wanted are
-the members. To call it off is to move back: who has become a member meanwhile must be taken out again.
+Where replicas vote (`quorum_leadership`) a reassignment begins in the same way, and ends when the leader reports that
+the wanted members are in force. To cancel it is to reassign back: a replica that has become a member meanwhile must be
+removed again.
 
-One throttle holds for all moves of the cluster. Whoever begins a move may set it, and it ends with the last one.
+One throttle holds for all reassignments of the cluster. A command that begins a reassignment may set it, and it ends
+with the last reassignment.
 """
 
 from __future__ import annotations
@@ -32,8 +35,9 @@ from tidelog.model.ids import NodeId, TopicPartition
 
 
 def alter_reassignments(image: ClusterImage, command: AlterReassignments, config: BrokerConfig) -> Decision:
-    """Raises `UnknownPartition`, or `InvalidRequest`: too many at once, replicas that do not exist, repeat or could not
-    be filled now, a throttle that is none, or a move that cannot be called off without loss."""
+    """Begins or cancels reassignments. Raises `UnknownPartition`, or `InvalidRequest`: too many partitions, replicas
+    that do not exist, are repeated or could not copy the partition now, an invalid throttle, or a reassignment that
+    cannot be cancelled without data loss."""
     if command.throttle is not None and command.throttle < 0:
         raise InvalidRequest(f"{command.throttle} is no throttle; bytes per second are 1 or more, and 0 means no limit")
     if len(command.partitions) > MOVES_MAX:
@@ -47,7 +51,7 @@ def alter_reassignments(image: ClusterImage, command: AlterReassignments, config
 
 
 def _check_room(image: ClusterImage, changes: Sequence[MetadataRecord], config: BrokerConfig) -> None:
-    """Raises `InvalidRequest` if a broker would hold more replicas than it may while these moves last."""
+    """Raises `InvalidRequest` if a broker would hold more replicas than its limit during these reassignments."""
     before = {topic.topic_id: topic for topic in image.topics.values()}
     more: Counter[int] = Counter()
     for topic in apply_all(image, changes, image.position).topics.values():
@@ -64,7 +68,8 @@ def _check_room(image: ClusterImage, changes: Sequence[MetadataRecord], config: 
 def _throttled(
     image: ClusterImage, changes: Sequence[MetadataRecord], throttle: int | None
 ) -> tuple[MovesThrottled, ...]:
-    """Returns the record that sets the throttle; none if that is the throttle already, or if nothing moves."""
+    """Returns the record that sets the throttle; none if it is set to that already, or if no partition is being
+    reassigned."""
     if throttle is None:
         return ()
     after = apply_all(image, changes, image.position)

@@ -1,11 +1,12 @@
-"""Deciding about regroupings: a partition that nobody can lead goes on from what is left, by an operator's word.
+"""Decisions about regroupings: an operator lets a partition without an electable leader continue with its remaining
+replicas.
 
-What each replica has was found by a broker that asked them, at one partition epoch; here it is checked that nothing has
-changed since, and the audit record is written together with what follows, as one record. A command that comes twice
+A broker has asked the replicas, at one partition epoch, which records they have; here it is checked that nothing has
+changed since, and the audit record and the partition's change are written as one record. A command that comes twice
 finds its own record; of two commands, the second finds that the partition has changed.
 
-With in-sync replicas the one that has the most leads from now on, and the others follow it. With Paxos all that are
-left vote, each under another id (`docs/replication-paxos.md`, "When a majority has lost its votes").
+With in-sync replicas the replica that has the most leads from now on, and the others follow it. With Paxos all
+remaining replicas vote, each under another id (`docs/replication-paxos.md`, "When a majority has lost its votes").
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ from tidelog.model.ids import NodeId
 
 
 def regroup(image: ClusterImage, command: RegroupPartition, config: BrokerConfig) -> Decision:
-    """Returns the record by which a partition goes on from the replicas that are kept.
+    """Returns the record by which a partition continues with the replicas that are kept.
 
-    Raises `UnknownTopic`, `UnknownPartition`, `LossRefused` if the partition has changed, `InvalidRequest`.
+    Raises `UnknownTopic`, `UnknownPartition`, `InvalidRequest`, or `LossRefused` if the partition has changed.
     """
     _check(command)
     partitions = Partitions(image, config)
@@ -72,8 +73,8 @@ def regroup(image: ClusterImage, command: RegroupPartition, config: BrokerConfig
 
 
 def _without_leader(info: PartitionInfo, kept: tuple[NodeId, ...]) -> PartitionInfo:
-    """Returns the entry as if nobody led the partition, so that a new leader epoch begins. Of the replicas that have
-    everything acknowledged the ones that are kept stay eligible."""
+    """Returns the partition without a leader, so that a new leader epoch begins. The eligible replicas (ELR) that are
+    kept stay eligible."""
     # Those that are not kept are waited for no more, whatever they had acknowledged; that is what the operator gives
     # up.
     elr = tuple(node for node in kept if node in (*info.isr, *info.elr))

@@ -1,4 +1,4 @@
-"""Deciding about topics: may it exist, and where do its replicas go."""
+"""Decisions about topics: creation, placement of replicas, partitions, settings and deletion."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ from tidelog.model.names import check_topic_name, is_internal
 from tidelog.placement.striped import UsableBroker, arrange, assigned_replicas, least_leading
 
 FIXED_INSIDE = ("cleanup.policy", "unclean.leader.election.enable")
-"""Settings that are fixed for internal topics: other values would lose what the brokers keep there."""
+"""The settings that internal topics do not let users change: other values would lose the brokers' own data."""
 
 
 def topic_named(image: ClusterImage, name: str) -> Topic:
-    """Raises `UnknownTopic`."""
+    """Returns the topic with this name. Raises `UnknownTopic`."""
     topic = image.topics.get(name)
     if topic is None:
         raise UnknownTopic(f"there is no topic {name!r}")
@@ -52,8 +52,8 @@ def topic_named(image: ClusterImage, name: str) -> Topic:
 
 
 def create_topic(image: ClusterImage, command: CreateTopic, config: BrokerConfig) -> Decision:
-    """Raises `InvalidRequest`: a bad or taken name, a bad setting, counts out of range, replicas that do not exist.
-    Raises `UnsupportedLevel`: a setting that is newer than the cluster."""
+    """Creates a topic. Raises `InvalidRequest`: an invalid or used name, an invalid setting, counts out of range,
+    replicas that do not exist. Raises `UnsupportedLevel`: a setting that is newer than the cluster's feature level."""
     request = command.topic
     existing = image.topics.get(request.name)
     # The command has come before, and its answer was lost: it gets the same answer.
@@ -76,7 +76,8 @@ def create_topic(image: ClusterImage, command: CreateTopic, config: BrokerConfig
 
 
 def check_new_id(image: ClusterImage, topic_id: str) -> None:
-    """Raises `InvalidRequest` for the id of another topic, deleted ones included: their logs would be one."""
+    """Raises `InvalidRequest` if the id belongs to another topic, deleted ones included: both would have the same log
+    directory."""
     existing = image.topic_by_id(topic_id)
     # Brokers may still hold logs under the id, and would take them for the new topic's.
     if topic_id in image.deleted_topics:
@@ -93,7 +94,7 @@ def _unless_validating(command: CreateTopic, record: MetadataRecord, preview: Cl
 
 
 def placed(image: ClusterImage, topic: Topic) -> CommandAnswer:
-    """Returns the answer about a topic that is there."""
+    """Returns the answer with the replicas of an existing topic."""
     return TopicPlaced(image.position, topic.topic_id, [list(info.target) for info in topic.partitions])
 
 
@@ -126,10 +127,10 @@ def _assignments(image: ClusterImage, request: NewTopic, config: BrokerConfig) -
 
 
 def assign(image: ClusterImage, partitions: range, replication_factor: int, first: Topic | None) -> list[list[int]]:
-    """Returns replicas by the placement rule over live brokers, begun where the fewest lead, or as in the topic
-    `first`.
+    """Returns replicas by the placement rule over live brokers, starting at the broker that leads the fewest
+    partitions, or as in the topic `first`.
 
-    Fenced brokers are used only where the live ones are too few, and never come first.
+    Fenced brokers are used only if there are too few live brokers, and are never the preferred leader.
     """
     # A fenced broker never comes first: the preferred leader of a new partition has to be able to lead.
     live, fenced = _usable(image.live_brokers), [broker for broker in image.brokers.values() if broker.is_fenced]
@@ -182,9 +183,10 @@ def _check_partitions(partitions: int, have: int, config: BrokerConfig) -> None:
 
 
 def check_room(image: ClusterImage, more: Mapping[int, int], config: BrokerConfig) -> None:
-    """Raises `InvalidRequest` if a broker would hold more replicas than it may with so many `more`, by node id.
+    """Raises `InvalidRequest` if a broker would exceed its limit of replicas. `more` is the number of additional
+    replicas by node id.
 
-    Nobody holds more than all partitions that there are, so a cluster with few is not counted replica by replica.
+    No broker holds more replicas than there are partitions, so in a small cluster replicas are not counted.
     """
     if (
         sum(len(topic.partitions) for topic in image.topics.values()) + max(more.values())
@@ -218,7 +220,7 @@ def _check_assignments(image: ClusterImage, assignments: Mapping[int, Sequence[i
 
 
 def check_electable(topic: Topic) -> None:
-    """Raises `InvalidRequest` if a new partition could not begin, because too few of its replicas are live."""
+    """Raises `InvalidRequest` if a new partition could have no leader, because too few of its replicas are live."""
     for info in topic.partitions:
         if info.leader == NO_LEADER:
             needed = rules_of(topic).live_needed(info)
@@ -233,7 +235,7 @@ def check_electable(topic: Topic) -> None:
 
 
 def add_partitions(image: ClusterImage, command: AddPartitions, config: BrokerConfig) -> Decision:
-    """Raises `UnknownTopic`, `InvalidRequest`."""
+    """Adds partitions to a topic. Raises `UnknownTopic` or `InvalidRequest`."""
     topic = topic_named(image, command.name)
     if topic.is_internal:
         raise InvalidRequest(f"topic {command.name} cannot grow: what is in its partitions would not be found any more")
@@ -254,7 +256,7 @@ def add_partitions(image: ClusterImage, command: AddPartitions, config: BrokerCo
 
 
 def delete_topic(image: ClusterImage, command: DeleteTopic, config: BrokerConfig) -> Decision:
-    """Raises `UnknownTopic`, `InvalidRequest` if deletion is turned off."""
+    """Deletes a topic. Raises `UnknownTopic`, or `InvalidRequest` if deletion is turned off."""
     if not config.delete_topic_enable:
         raise InvalidRequest("topics cannot be deleted here: delete.topic.enable is false")
     if is_internal(command.name):
@@ -266,7 +268,7 @@ def delete_topic(image: ClusterImage, command: DeleteTopic, config: BrokerConfig
 
 
 def alter_configs(image: ClusterImage, command: AlterTopicConfigs, config: BrokerConfig) -> Decision:
-    """Raises `UnknownTopic`, `InvalidRequest`, `UnsupportedLevel`."""
+    """Changes a topic's configuration. Raises `UnknownTopic`, `InvalidRequest` or `UnsupportedLevel`."""
     topic = topic_named(image, command.name)
     _check_changes(topic, command.changes)
     check_setting_levels(command.changes, image.level)
@@ -291,7 +293,8 @@ def _check_changes(topic: Topic, changes: Mapping[str, str | None]) -> None:
 
 
 def report_removed(image: ClusterImage, command: ReportRemoved) -> Decision:
-    """Notes that a broker holds nothing of deleted topics any more; a topic that nobody holds is forgotten."""
+    """Records that a broker holds no data of deleted topics any more; a deleted topic that no broker holds is removed
+    from the metadata."""
     # Brokers repeat a report until it is in the metadata, so only what is still noted makes a record.
     held = [
         topic_id

@@ -1,15 +1,15 @@
-"""Deciding about replicas whose broker lives and whose log does not serve: a disk has failed, has rotted, or lost it.
+"""Decisions about unfit replicas: the broker is live, but the replica's log has failed, is damaged, or is lost.
 
-A log that is *offline* acknowledges nothing any more. So it leaves the in-sync set, or nothing would be committed, and
-another leads. What it has acknowledged it still has, so it stays eligible where that is kept (the ELR). If nobody else
-can lead it stays the leader: what is committed can still be read there.
+A log that is *offline* acknowledges nothing any more. So the replica leaves the in-sync set, or nothing would be
+committed, and another replica leads. It still has all that it has acknowledged, so it stays eligible if the partition
+has an ELR. If no other replica can lead, it stays the leader: committed records can still be read there.
 
-A leader that cannot find out what of its log's *damaged* end was committed gives way to another member, which has that
-end whole, perhaps; it stays in the set, since it has everything else. The next one in the order of the replicas takes
-over, so that all have their turn.
+A leader that cannot find out which records at the *damaged* end of its log were committed is replaced by another
+member, which may have that end intact; it stays in the set, since it has everything else. The next replica in the order
+of the replicas takes over, so that each gets its turn.
 
-A log that is *lost*, while its disk stayed, is as good as that of a new disk: nobody counts on it any more, and if
-nobody else may lead, nobody leads.
+A log that is *lost*, while its disk remained, is treated like that of a new disk: the replica leaves ISR and ELR, and
+if no other replica may lead, the partition has no leader.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ from tidelog.model.ids import NodeId
 
 
 def report_unfit(image: ClusterImage, command: ReportUnfitReplicas, config: BrokerConfig) -> Decision:
-    """Relieves the replicas that a broker reports as unfit. A report about another leader epoch counts for nothing.
-    Raises as `registered_broker`."""
+    """Removes the replicas that a broker reports as unfit from leadership, and from the ISR where their logs
+    acknowledge nothing. A report about another leader epoch is ignored. Raises `StaleBrokerEpoch`, `BrokerRemoved` or
+    `NotController`."""
     broker = registered_broker(image, command.node_id, command.broker_epoch)
     partitions = Partitions(image, config)
     for replica in command.replicas:
@@ -74,8 +75,8 @@ def _relieve(partitions: Partitions, node: NodeId, unfit: UnfitReplica) -> None:
 
 
 def _candidates(image: ClusterImage, info: PartitionInfo, node: NodeId) -> list[NodeId]:
-    """Returns the brokers that may lead instead without a loss: those in sync first, and of these, those that follow
-    `node` among the replicas."""
+    """Returns the brokers that may lead instead without data loss: in-sync replicas first, in the order of the replicas
+    from `node` on, then those of the ELR."""
     # In a circle from the unfit one on, so that all have their turn if several are damaged.
     at = info.replicas.index(node)
     others = [other for other in (*info.replicas[at + 1 :], *info.replicas[:at]) if image.is_live(other)]
@@ -86,8 +87,9 @@ def _candidates(image: ClusterImage, info: PartitionInfo, node: NodeId) -> list[
 
 
 def report_lost(image: ClusterImage, command: ReportLostReplicas, config: BrokerConfig) -> Decision:
-    """Passes over replicas that have begun anew since. Raises as `registered_broker`, and `UnsupportedLevel`: their
-    broker is not live before they begin anew."""
+    """Has lost replicas begin anew with empty logs; a replica that has begun anew since is left as it is. Raises
+    `StaleBrokerEpoch`, `BrokerRemoved`, `NotController`, or `UnsupportedLevel`: the cluster's metadata cannot record it
+    yet."""
     if image.level < RENEWED_LEVEL:
         raise UnsupportedLevel(
             f"logs of broker {command.node_id} are lost, and at feature level {image.level} the metadata cannot say "

@@ -1,4 +1,4 @@
-"""A decision: records that will be true once they are in the log, and the answer to the caller."""
+"""A decision: records that take effect once they are in the log, and the answer to the caller."""
 
 from __future__ import annotations
 
@@ -17,39 +17,40 @@ def _done(image: ClusterImage) -> CommandAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A decision is not true before its records are in the log. The answer is made from the image after them: only then
-    is a broker's epoch known."""
+    """The records of a decision, and the function that makes its answer. The decision has no effect before its records
+    are in the log; the answer is made from the image after them, since a broker's epoch is known only then."""
 
     records: tuple[MetadataRecord, ...] = ()
     answer: Callable[[ClusterImage], CommandAnswer] = _done
 
 
 class MetadataLog(Protocol):
-    """The metadata log, as its leader may use it."""
+    """The metadata log, as the active controller uses it."""
 
     async def append(self, records: Sequence[MetadataRecord]) -> int:
-        """Appends records, all or none; returns the first one's offset when they are chosen and applied to the image
-        here.
+        """Appends records, all or none; returns the first one's offset when they are chosen and applied to this
+        broker's image.
 
-        Raises, surely without effect: `NotController`, `Overloaded`. With an effect or not: `ControllerLost`.
+        Raises `NotController` or `Overloaded` if nothing was appended, and `ControllerLost` if the outcome is unknown.
         """
         ...
 
     async def change_voters(self, *, add: Voter | None = None, remove: int | None = None) -> None:
-        """Adds one voter, or removes one by its id; returns when that is in force. Raises as `append`."""
+        """Adds one voter, or removes one by its id; returns when the new voter set is in force. Raises the errors of
+        `append`."""
         ...
 
     @property
     def has_lease(self) -> bool:
-        """True while it is sure that nobody else leads the log."""
+        """True while no other broker can lead the log."""
         ...
 
     @property
     def alone_s(self) -> float:
-        """Seconds since which it is sure that no earlier leader has led the log; 0.0 if that is not known."""
+        """Seconds for which no earlier leader of the log can have had a lease; 0.0 if that is not known."""
         ...
 
     def resign(self) -> None:
-        """Stops leading, if it does: another election is held, and its winner has applied everything that was agreed
-        on."""
+        """Stops leading the log, if this broker leads it: another election is held, and its winner has applied
+        everything committed."""
         ...

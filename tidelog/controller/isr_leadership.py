@@ -1,18 +1,18 @@
-"""The rules by which a partition with in-sync replicas is led: how its entry follows events. Pure.
+"""The rules for leader, ISR and ELR of a partition with in-sync replicas: how its metadata entry follows events. Pure.
 
 Three sets are kept, after Kafka's KIP-966. The *ISR* has everything acknowledged and is live. The *ELR* has everything
-acknowledged and is not in sync any more. The *last known* leader is remembered for when both are empty. A leader is
-sought in
+acknowledged and is not in sync any more. The *last known* leader is recorded for the case that both are empty. A leader
+is sought in
 
-    the ISR -> the ELR -> the last known leader -> anyone, if unclean elections are on, but who is only being filled
+    the ISR -> the ELR -> the last known leader -> any live replica, if unclean elections are on, except one being added
 
-and if there is none, nobody leads (-1), until one of them is live again. The first two lose nothing. The third may
-lose what power cuts take, as `ack.durability=replicated` says; without that it cannot be needed. The fourth loses
-records.
+and if there is none, the partition has no leader (-1), until one of them is live again. The first two lose nothing. The
+third may lose what power cuts lose with `ack.durability=replicated`; without that setting it is never needed. The
+fourth loses records.
 
-A process that did not stop in good order may have lost what was not fsynced: with `replicated` it leaves ISR and ELR,
-with `fsynced` nothing acknowledged is lost, and it stays eligible, unless that became the setting during its life. A
-new disk has nothing, and leaves everything.
+A process that did not stop cleanly may have lost records that were not fsynced: with `replicated` it leaves ISR and
+ELR, with `fsynced` nothing acknowledged is lost, and it stays eligible, unless that setting was introduced while the
+process ran. A broker with a new disk has nothing, and leaves all sets.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ IsLive = Callable[[NodeId], bool]
 
 def isr_new_partition(image: ClusterImage, partition: int, replicas: tuple[NodeId, ...]) -> PartitionInfo:
     """Returns the entry of a new partition. Its replicas are empty, hence equal: the live ones are in sync, and the
-    first of them leads. (If none is live, which is never decided, any of them may lead.)"""
+    first of them leads. (If none is live, which no decision permits, any of them may lead.)"""
     isr = tuple(node for node in replicas if image.is_live(node))
     leader = isr[0] if isr else NO_LEADER
     return PartitionInfo(partition, leader, 0, replicas, isr, elr=() if isr else replicas)
@@ -40,8 +40,9 @@ def isr_new_partition(image: ClusterImage, partition: int, replicas: tuple[NodeI
 def isr_settled(
     was: PartitionInfo, asked: PartitionInfo, rules: TopicConfig, brokers: Brokers, lost: Lost | None
 ) -> PartitionInfo:
-    """Returns the entry that follows `was` if `asked`, the same with another ISR, leader or replicas, is wanted. Fenced
-    members leave the ISR, a finished move ends, a leader is elected, the ELR is kept, and the epochs are raised."""
+    """Returns the entry that follows `was`. `asked` is the same entry with the requested ISR, leader or replicas.
+    Fenced members leave the ISR, a finished reassignment ends, a leader is elected, the ELR is kept, and the epochs are
+    raised."""
     is_live = brokers.is_live
     # A replica that may lack acknowledged records leaves ISR and ELR before anybody is elected. If it led, the others
     # would truncate what was committed.
@@ -65,13 +66,14 @@ def isr_settled(
 
 
 def min_isr(info: PartitionInfo, rules: TopicConfig) -> int:
-    """Returns how many replicas must be in sync for anything to be committed: never more than the partition has."""
+    """Returns the number of replicas that must be in sync for commits: `min.insync.replicas`, at most the number of
+    replicas."""
     # A minimum above the number of replicas could never be met, and nothing be committed.
     return min(rules.min_insync_replicas_for(info.replication_factor), info.replication_factor)
 
 
 def _reassigned(now: PartitionInfo) -> PartitionInfo:
-    """Returns the entry with its move ended, if all replicas that stay are in sync; else as it is."""
+    """Returns the entry with its reassignment completed if all target replicas are in sync; else unchanged."""
     target = now.target
     # A replica is dropped only when all that stay are in sync: else the move would lower the number of copies.
     if not (now.adding or now.removing) or any(node not in now.isr for node in target):
@@ -120,8 +122,8 @@ def _numbered(was: PartitionInfo, now: PartitionInfo) -> PartitionInfo:
 
 
 def isr_called_off(info: PartitionInfo, name: TopicPartition) -> PartitionInfo:
-    """Returns the entry without the replicas that the move was adding. Raises `InvalidRequest` if only these are in
-    sync."""
+    """Returns the entry with its reassignment cancelled: without the replicas that were being added. Raises
+    `InvalidRequest` if only these are in sync."""
     original = info.original
     isr = tuple(node for node in info.isr if node in original)
     if not isr:

@@ -1,13 +1,15 @@
-"""The controller judges what brokers ask for their clients once more, by the metadata that it decides on.
+"""The controller checks the rights of clients on whose behalf brokers send commands, against the metadata that it
+decides on.
 
-The broker that a client speaks to has judged the request when it came, by the metadata that it had applied. It may be
-behind: a right that was taken away is gone where the command is decided, whatever way the command has come. Each
-command is judged on the image that those before it leave, just before it is decided.
+The broker to which a client is connected has checked the request already, against the metadata that it had applied.
+These may be behind: a revoked right has to be refused where the command is decided, whatever way the command has come.
+Each command is checked against the image that the commands before it leave, just before it is decided.
 
-Who the client is, its broker says, and is believed as far as a registered broker is (`broker/peer_claims.py`): it has
-seen the token or the certificate, and nobody else has. So a broker in an attacker's hands can name any principal, as
-in Kafka, where forwarded requests say in an envelope for whom they are. What it cannot do is to leave the name out: a
-client's command without a caller is refused, as soon as all brokers of the cluster are of a version that says it.
+The identity of the client is what its broker states, and is believed as far as a registered broker is
+(`broker/peer_claims.py`): that broker has seen the token or the certificate, and no other has. So a broker in an
+attacker's hands can name any principal, as in Kafka, where forwarded requests name it in an envelope. But it cannot
+omit the name: a client's command without a caller is refused, as soon as all brokers of the cluster have a version that
+names it.
 """
 
 from __future__ import annotations
@@ -23,15 +25,16 @@ from tidelog.model.errors import ForeignSender
 
 
 class Judge:
-    """The judge of one controller. It keeps the ACLs that it saw last in order, and nothing else."""
+    """The authorizer of one controller. It caches the sorted ACLs of the last image, and nothing else."""
 
     def __init__(self, super_users: Iterable[Principal], *, without_acl: bool) -> None:
-        """`without_acl` is the answer for resources that no ACL names."""
+        """`without_acl` is the answer for resources that no ACL names: True to allow."""
         self._acls: tuple[Acl, ...] = ()
         self._index = AclIndex((), tuple(super_users), without_acl=without_acl)
 
     def check(self, image: ClusterImage, command: Command) -> None:
-        """Raises `NotAuthorized`, or `ForeignSender` if nobody says for whom the command is. Nothing was done."""
+        """Checks the caller's rights for a command. Raises `NotAuthorized`, or `ForeignSender` if a client's command
+        names no caller."""
         if not isinstance(command, ClientCommand):
             return
         if command.caller is not None:
@@ -58,7 +61,7 @@ class Judge:
 
 
 def judge_of(config: BrokerConfig) -> Judge | None:
-    """Returns the judge that the settings of a broker ask for; None if it lets everybody do everything."""
+    """Returns the authorizer for a broker's settings; None if authorization is off."""
     if not config.authorizer_enabled:
         return None
     super_users = map(check_principal, config.super_users)

@@ -1,8 +1,8 @@
 """Changes of leaders and ISRs in all partitions of a broker, or of a topic, when brokers come and go and settings
 change. Pure.
 
-Each partition's entry follows by the rules of its topic's commit protocol (`protocols`): `isr_leadership`, or where a
-majority commits `quorum_leadership`.
+Each partition's entry changes by the rules of its topic's commit protocol (`protocols`): `isr_leadership`, or for
+commit by majority `quorum_leadership`.
 """
 
 from __future__ import annotations
@@ -18,18 +18,19 @@ from tidelog.model.cluster import ClusterImage, PartitionInfo, Topic
 from tidelog.model.ids import NodeId
 
 RULES = ("min.insync.replicas", "ack.durability", "unclean.leader.election.enable")
-"""The settings of a topic that the controller follows."""
+"""The settings of a topic that the controller's elections depend on."""
 
 
 class TopicRules:
-    """The settings of topics, looked up once where a topic sets none of its own."""
+    """The settings of topics; the defaults are looked up only once, for all topics without settings of their own."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
         self._default: TopicConfig | None = None
 
     def of(self, topic: Topic) -> TopicConfig:
-        """Returns the settings of a topic. Those in `RULES` are the topic's own; the others may be the defaults."""
+        """Returns the settings of a topic. Those in `RULES` are exact; the others may be the defaults even if the topic
+        overrides them."""
         # Most topics set none of these, and a broker that fails touches thousands of them: they share one parsed
         # default.
         own = {name: topic.configs[name] for name in RULES if name in topic.configs}
@@ -44,7 +45,7 @@ class TopicRules:
 
 
 def change_of(topic: Topic, was: PartitionInfo, now: PartitionInfo) -> PartitionChange:
-    """Returns the record by which the metadata log says that a partition went from `was` to `now`."""
+    """Returns the record of a partition's change from `was` to `now`."""
     return PartitionChange(
         topic.topic_id,
         now.partition,
@@ -77,24 +78,24 @@ def as_record(changes: Iterable[PartitionChange]) -> tuple[PartitionsChanged, ..
 def without(
     image: ClusterImage, node: NodeId, config: BrokerConfig, loss: Loss | None = None, *, new_disk: str = ""
 ) -> tuple[PartitionsChanged, ...]:
-    """Returns the changes when a broker is fenced, and has lost something perhaps. `new_disk` is the disk on which it
-    comes back, if that is another one."""
+    """Returns the changes of partitions when a broker is fenced. `loss` is what it may have lost; `new_disk` is the
+    disk with which it comes back, if that is another one."""
     # An unknown broker's epoch is older than every `volatile_before`, so its acknowledged records count as lost, too.
     lost = None if loss is None else Lost(node, loss, image.brokers[node].epoch if node in image.brokers else -1)
     return _of_broker(image, node, config, Brokers(image, absent=node, new_disk=new_disk), lost)
 
 
 def including(image: ClusterImage, node: NodeId, config: BrokerConfig) -> tuple[PartitionsChanged, ...]:
-    """Returns the changes when a broker is unfenced: it leads where nobody else could. Leaders take it into their
-    ISRs."""
+    """Returns the changes of partitions when a broker is unfenced: it leads those that have no leader and that it may
+    lead. The leaders of others take it into their ISRs themselves."""
     return _of_broker(image, node, config, Brokers(image, present=node), None)
 
 
 def under_rules(image: ClusterImage, topic: Topic, config: BrokerConfig) -> tuple[PartitionsChanged, ...]:
-    """Returns the changes when the settings are those of `topic` from now on.
+    """Returns the changes of partitions when the settings of `topic` take effect.
 
-    If fewer need be in sync, the leader commits again without the replicas in the ELR; these lack that, so they leave
-    it.
+    With a smaller `min.insync.replicas` the leader can commit without the replicas in the ELR; these may lack such
+    records, so they leave the ELR.
     """
     rules, brokers = TopicRules(config).of(topic), Brokers(image)
     return as_record(

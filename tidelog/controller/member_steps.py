@@ -1,15 +1,16 @@
-"""How the leader of a partition's log brings the wanted members about, step by step. Pure.
+"""Decides how the leader of a Paxos partition's log reaches the wanted members, step by step. Pure.
 
-A step adds one member or removes one, so that any majority of the members before and any of those after have one in
-common; the log takes it as one VOTERS value (`replication.paxos.voters`). The order keeps sets small and sound:
+A step adds one member or removes one, so that any majority of the members before and any of those after have a member
+in common; in the log it is one VOTERS value (`replication.paxos.voters`). The order keeps the sets small and able to
+decide:
 
-- an id whose disk was replaced goes first;
+- a member whose disk was replaced is removed first;
 - then one is added, as soon as it has caught up, and another removed, in turn;
-- the leader itself goes last, and only if nobody else was named to do it;
-- nothing is done that would leave no sound majority (`next_step`), nor before the controller knows of the step before.
+- the leader itself is removed last, and only if no other broker was named to lead;
+- no step is taken that would leave no sound majority (`next_step`), nor before the controller knows of the last step.
 
-Ids are added in their order. One that is passed over because a later one was ready has missed its turn: the leader's
-report says so (`MemberSet.next_engine_id`), and the controller gives its disk another.
+Ids are added in ascending order. A member that was passed over because a later one was ready can no longer be added:
+the leader's report shows this (`MemberSet.next_engine_id`), and the controller gives its disk another id.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from tidelog.model.wire_numbers import Int64
 
 
 class MemberSet(msgspec.Struct, frozen=True, array_like=True):
-    """The members in force in a partition's log, as its newest VOTERS value says."""
+    """The members in force in a partition's log, from its newest VOTERS value."""
 
     members: tuple[PartitionMember, ...]
     next_engine_id: Int64
-    """No member so far had an id from here on."""
+    """The smallest engine id that no member has had."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class MemberStep:
     remove: PartitionMember | None = None
 
     def of(self, now: MemberSet) -> MemberSet:
-        """Returns the members after this step."""
+        """Returns the members after this step. `now` are the members before it."""
         if self.add is None:
             return MemberSet(tuple(member for member in now.members if member != self.remove), now.next_engine_id)
         return MemberSet((*now.members, self.add), self.add.engine_id + 1)
@@ -52,8 +53,8 @@ Judge = Callable[[PartitionMember], bool]
 def next_step(
     info: PartitionInfo, now: MemberSet, *, is_live: Judge, has_caught_up: Judge, keeps: Judge
 ) -> MemberStep | None:
-    """Returns the leader's next step for its log's members; None if there is none, or none yet. `keeps` tells whether a
-    member's log has on its disk what was there when `now` came in force."""
+    """Returns the leader's next step towards the wanted members; None if none is possible now. `keeps` returns whether
+    a member's log has on its disk everything from before `now` came in force."""
     # One step ahead of the controller at most: it elects by the members that it knows, and half of these may be a
     # majority of the next set, but not of the one after.
     if is_report_due(info, now):
@@ -66,8 +67,8 @@ def next_step(
 
 
 def _steps(info: PartitionInfo, now: MemberSet, is_live: Judge, has_caught_up: Judge) -> list[MemberStep]:
-    """Returns the steps that lead to the wanted members, the best first. If a member cannot be spared yet, another may:
-    one whose disk has forgotten its promises casts no vote, and goes before one that others need."""
+    """Returns the possible steps towards the wanted members, in order of preference. Members to be removed that are not
+    live come first, since they cast no votes."""
     # An id below was passed over, or was a member: given a vote now, it could speak for promises of another time.
     missing = [member for member in info.wanted if member.engine_id >= now.next_engine_id]
     going = [member for member in now.members if member.engine_id not in ids_of(info.wanted)]
@@ -83,8 +84,8 @@ def _steps(info: PartitionInfo, now: MemberSet, is_live: Judge, has_caught_up: J
 
 
 def is_report_due(info: PartitionInfo, now: MemberSet) -> bool:
-    """Returns True if the controller would do something if it knew the members. True also if it knows them, and waits
-    for the word that a move is complete; or has to give ids to those that missed their turn."""
+    """Returns True if a report of the members would have the controller act: it does not know them, or waits for the
+    report to complete a reassignment, or has to give new ids to members that were passed over."""
     ids, wanted_ids = ids_of(now.members), ids_of(info.wanted)
     # Such an id can never be added any more; the controller has to give its disk another.
     is_late = any(engine_id not in ids and engine_id < now.next_engine_id for engine_id in wanted_ids)
@@ -92,7 +93,7 @@ def is_report_due(info: PartitionInfo, now: MemberSet) -> bool:
 
 
 def _is_sound(after: MemberSet, judge: Judge) -> bool:
-    """Returns True if the judge accepts a majority of the members."""
+    """Returns True if a majority of the members passes `judge`."""
     return sum(map(judge, after.members)) > len(after.members) // 2
 
 

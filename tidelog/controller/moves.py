@@ -1,9 +1,9 @@
-"""Planning the moves of a whole cluster: after brokers came, or before they go. Pure.
+"""Plans reassignments for a whole cluster, after brokers were added or before they are removed. Pure.
 
-A plan for 10,000 partitions takes a second, which is longer than a controller may be silent. So it is not the
-controller that plans, but whoever wants it done, from the image that every broker has; the controller is then asked for
-the moves, in portions. A plan starts from where replicas are to be, so that planning again while moves are under way
-finds nothing to do, or what is left.
+A plan for 10,000 partitions takes a second, which is longer than a controller may be silent. So it is not made by the
+controller but by the broker that gets the request, from its own image; it then sends the controller the reassignments
+in portions. A plan starts from the target replicas, so that planning again during the reassignments finds nothing to
+do, or only those not begun yet.
 
     to remove a broker:  planned(image, leaving=[4]) -> AlterReassignments ... -> none left of `held` -> RemoveBroker
 """
@@ -21,10 +21,10 @@ from tidelog.placement.striped import UsableBroker
 
 
 def planned(image: ClusterImage, leaving: Sequence[int] = ()) -> list[AlterReassignments]:
-    """Returns commands that spread all replicas evenly over the brokers, and leave none on those that are `leaving`.
+    """Returns commands that spread all replicas evenly over the brokers, and leave none on those in `leaving`.
 
-    A fenced broker that does not leave counts; if it would have to copy something, the controller refuses that portion.
-    Raises `NotFound`, or `InvalidRequest` as `plan_rebalance` does.
+    A fenced broker that does not leave is included; if it would have to copy a partition, the controller refuses that
+    command. Raises `NotFound`, or `InvalidRequest` as `plan_rebalance` does.
     """
     unknown = [node for node in leaving if node not in image.brokers]
     if unknown:
@@ -40,7 +40,7 @@ def planned(image: ClusterImage, leaving: Sequence[int] = ()) -> list[AlterReass
 
 
 def held(image: ClusterImage, node_id: int) -> list[TopicPartition]:
-    """Returns the partitions that the broker has a replica of, one on its way in or out included."""
+    """Returns the partitions of which the broker has a replica, including replicas that are being added or removed."""
     return [
         TopicPartition(topic.name, info.partition)
         for topic in image.topics.values()
@@ -50,7 +50,7 @@ def held(image: ClusterImage, node_id: int) -> list[TopicPartition]:
 
 
 def moving(image: ClusterImage) -> list[TopicPartition]:
-    """Returns the partitions whose replicas move now (Kafka's ListPartitionReassignments)."""
+    """Returns the partitions that are being reassigned (Kafka's ListPartitionReassignments)."""
     return [
         TopicPartition(topic.name, info.partition)
         for topic in image.topics.values()

@@ -1,4 +1,4 @@
-"""Commands about single partitions: other ISRs, other leaders, other replicas. See `commands`."""
+"""Commands about single partitions (ISRs, leaders, replicas, losses), and their answers."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ from tidelog.model.losses import LossStatement
 from tidelog.model.wire_numbers import Int64, Natural, NaturalOrNone
 
 ANY_LIFE = -1
-"""For a broker epoch: whichever the member is in the ISR with already."""
+"""A broker epoch that matches any: the member stays in the ISR with the epoch that it has there."""
 
 
 class IsrMember(msgspec.Struct, frozen=True, array_like=True):
-    """A broker in the life in which it is in sync (KIP-903): what an earlier life had says nothing of this one."""
+    """An ISR member with the broker epoch of the process that is in sync (KIP-903); an earlier process of the broker
+    proves nothing about this one."""
 
     node_id: Natural
     broker_epoch: NaturalOrNone
 
 
 class IsrAsked(msgspec.Struct, frozen=True):
-    """The ISR that a leader wants, and what it knew of the partition when it did."""
+    """The ISR that a leader requests, with the leader epoch and partition epoch that it knew."""
 
     topic_id: str
     partition: Natural
@@ -36,7 +37,7 @@ class IsrAsked(msgspec.Struct, frozen=True):
 
 
 class AlterPartition(Command, frozen=True, tag=True):
-    """The leader of partitions asks for other ISRs (KIP-497). Answered by `PartitionsAltered`."""
+    """Command: the leader of partitions requests other ISRs (KIP-497). Answered by `PartitionsAltered`."""
 
     node_id: Natural
     broker_epoch: NaturalOrNone
@@ -44,7 +45,8 @@ class AlterPartition(Command, frozen=True, tag=True):
 
 
 class PartitionNamed(msgspec.Struct, frozen=True, array_like=True):
-    """A partition by its topic's id, so that a repetition cannot hit another topic of the same name."""
+    """A partition, identified by its topic's id, so that a repeated command cannot affect another topic of the same
+    name."""
 
     topic_id: str
     partition: Int64
@@ -54,14 +56,14 @@ class ElectionType(enum.StrEnum):
     """The two kinds of leader election, as in Kafka."""
 
     PREFERRED = "preferred"
-    """The first of the replicas leads if it is in sync."""
+    """Elects the first replica of the list, if it is in sync."""
     UNCLEAN = "unclean"
-    """Any live replica leads where nobody does: records may be lost."""
+    """Elects any live replica for a partition without a leader; records may be lost."""
 
 
 class ElectLeaders(ClientCommand, frozen=True, tag=True):
-    """Answered by `LeadersElected`. Without `partitions`, all of the cluster. Who asks, through which broker and when,
-    is kept of an unclean election."""
+    """Command: elect leaders. Answered by `LeadersElected`. Without `partitions`, all of the cluster. For an unclean
+    election the metadata records the user (`by`), the broker asked (`via`) and the time."""
 
     election: ElectionType
     partitions: Sequence[PartitionNamed] | None = None
@@ -71,13 +73,13 @@ class ElectLeaders(ClientCommand, frozen=True, tag=True):
 
 
 HAND_OVER_LEVEL: Final = 2
-"""Since which feature level a controller knows what it is to hand over."""
+"""The feature level from which on controllers understand `HandOver`."""
 HANDED_OVER_MAX = 1_000
-"""Partitions that one command may give other leaders."""
+"""The most partitions that one `HandOver` may name."""
 
 
 class PartitionLed(msgspec.Struct, frozen=True, array_like=True):
-    """A partition that a broker leads in this epoch."""
+    """A partition that a broker leads, with the leader epoch."""
 
     topic_id: str
     partition: Natural
@@ -85,8 +87,8 @@ class PartitionLed(msgspec.Struct, frozen=True, array_like=True):
 
 
 class HandOver(Command, frozen=True, tag=True):
-    """A broker is about to stop, and asks for other leaders of what it leads; it stays live, and in sync. Answered by
-    `LeadersElected`. The controller adds who else is about to stop."""
+    """Command: a broker is about to stop, and asks for other leaders of its partitions; it stays live and in sync.
+    Answered by `LeadersElected`. The controller fills in `leaving`, the brokers that are about to stop."""
 
     node_id: Natural
     broker_epoch: NaturalOrNone
@@ -95,11 +97,11 @@ class HandOver(Command, frozen=True, tag=True):
 
 
 MOVES_MAX = 1_000
-"""Partitions that one command may move."""
+"""The most partitions that one `AlterReassignments` may name."""
 
 
 class NewReplicas(msgspec.Struct, frozen=True):
-    """The replicas that a partition shall have, the preferred leader first. None calls off the move under way."""
+    """The target replicas of a partition, the preferred leader first. None cancels its reassignment."""
 
     topic_id: str
     partition: Int64
@@ -107,22 +109,23 @@ class NewReplicas(msgspec.Struct, frozen=True):
 
 
 class UnfitReason(enum.Enum):
-    """The reason why a replica is unfit though its broker lives."""
+    """The reason why a replica is unfit although its broker is live."""
 
     OFFLINE = "offline"
-    """The replica's log takes nothing any more, or cannot be opened: the disk has failed."""
+    """The replica's log accepts no writes any more, or cannot be opened: the disk has failed."""
     DAMAGED = "damaged"
-    """It is to lead, and cannot find out what of the damaged end of its log was committed."""
+    """The replica is to lead, and cannot find out which records at the damaged end of its log were committed."""
     STALLED = "stalled"
-    """It leads, and its disk takes nothing, while those of its followers do."""
+    """The replica leads, and its disk completes no writes, while those of its followers do."""
 
 
 UNFIT_REASON_LEVELS: Final[Mapping[UnfitReason, int]] = {UnfitReason.STALLED: 2}
-"""Since which feature level a controller knows a reason; those that are not here, since the first."""
+"""The feature level from which on controllers understand each reason; reasons that are not listed exist since the first
+level."""
 
 
 class UnfitReplica(msgspec.Struct, frozen=True, array_like=True):
-    """A replica of the reporting broker, in this leader epoch."""
+    """An unfit replica of the reporting broker, in this leader epoch."""
 
     topic_id: str
     partition: Natural
@@ -131,8 +134,8 @@ class UnfitReplica(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ReportUnfitReplicas(Command, frozen=True, tag=True):
-    """A broker's replicas that should not be counted on (Kafka: the offline directories of a heartbeat, KIP-112 and
-    858). Answered by `Done`; said again with each heartbeat for as long as it is so."""
+    """Command: a broker reports its unfit replicas (Kafka: the offline directories of a heartbeat, KIP-112 and 858).
+    Answered by `Done`; repeated with each heartbeat while they are unfit."""
 
     node_id: Natural
     broker_epoch: NaturalOrNone
@@ -140,7 +143,7 @@ class ReportUnfitReplicas(Command, frozen=True, tag=True):
 
 
 class LostReplica(msgspec.Struct, frozen=True, array_like=True):
-    """Names a replica of the reporting broker, which began it at the position `since`."""
+    """A lost replica of the reporting broker. `since` is the metadata position at which the replica was assigned."""
 
     topic_id: str
     partition: Natural
@@ -148,8 +151,8 @@ class LostReplica(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ReportLostReplicas(Command, frozen=True, tag=True):
-    """Replicas of the reporting broker that copy their leader, and whose logs are gone though the disk is there: what
-    stands in their place is empty. Answered by `Done`; said again until the metadata has these replicas begin anew."""
+    """Command: a broker reports replicas with in-sync replication whose logs are gone although the disk remained; their
+    logs are empty now. Answered by `Done`; repeated until the metadata has these replicas begin anew."""
 
     node_id: Natural
     broker_epoch: NaturalOrNone
@@ -157,7 +160,7 @@ class ReportLostReplicas(Command, frozen=True, tag=True):
 
 
 class MembersAsked(msgspec.Struct, frozen=True):
-    """The members in force in a partition's log, and what its leader knew of the partition when it said so."""
+    """The members in force in a partition's log, with the leader epoch and partition epoch that its leader knew."""
 
     topic_id: str
     partition: Natural
@@ -167,10 +170,10 @@ class MembersAsked(msgspec.Struct, frozen=True):
 
 
 class AlterMembers(Command, frozen=True, tag=True):
-    """The leader of partitions that commit by majority tells who votes in their logs. Answered by `MembersAltered`.
+    """Command: the leader of Paxos partitions reports the members of their logs. Answered by `MembersAltered`.
 
-    Only an elected leader whose log has no change of voters open may say so: then nothing else is in force, or can be
-    before it changes them itself.
+    Only an elected leader whose log has no open change of voters may report: then no other members are in force, or can
+    be before it changes them itself.
     """
 
     node_id: Natural
@@ -179,16 +182,17 @@ class AlterMembers(Command, frozen=True, tag=True):
 
 
 class TermEnd(enum.Enum):
-    """The need of a partition whose leader cannot go on under its number."""
+    """The way on for a partition whose leader cannot continue under its proposal number."""
 
     RENEW = "renew"
-    """A greater number: it was overtaken by one, or has used its own up for a change of voters."""
+    """The same broker needs a greater number: another node has used one, or the number was used up for a change of
+    voters."""
     YIELD = "yield"
-    """Another leader: this one's disk has failed, or it finds no majority that answers."""
+    """Another broker has to lead: this leader's disk has failed, or no majority answers it."""
 
 
 class LostTerm(msgspec.Struct, frozen=True, array_like=True):
-    """A partition that the reporting broker leads in this epoch, by the metadata."""
+    """A partition that the reporting broker leads in this leader epoch by the metadata, but cannot lead any more."""
 
     topic_id: str
     partition: Natural
@@ -197,8 +201,8 @@ class LostTerm(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ReportPaxosLeader(Command, frozen=True, tag=True):
-    """Terms that are over. Each gets the next leader epoch, if a majority of its members is live: of the same broker
-    or of the next. Answered by `Done`."""
+    """Command: a leader reports Paxos partitions that it cannot lead any more under the present epoch. Each gets the
+    next leader epoch, under the same broker or the next, if a majority of its members is live. Answered by `Done`."""
 
     node_id: Natural
     broker_epoch: NaturalOrNone
@@ -206,7 +210,7 @@ class ReportPaxosLeader(Command, frozen=True, tag=True):
 
 
 class LostVote(msgspec.Struct, frozen=True, array_like=True):
-    """An engine id of the reporting broker, which has lost its vote in this partition."""
+    """An engine id of the reporting broker whose vote in this partition is lost."""
 
     topic_id: str
     partition: Natural
@@ -214,8 +218,8 @@ class LostVote(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ReportLostVotes(Command, frozen=True, tag=True):
-    """Replicas that are to vote, or did, and no longer know what they have promised: their journals are damaged, or
-    gone, though the disk is there. Each is wanted under another engine id. Answered by `Done`."""
+    """Command: a broker reports Paxos replicas that no longer know their promises, since their journals are damaged or
+    gone although the disk remained. Each gets another engine id. Answered by `Done`."""
 
     node_id: Natural
     broker_epoch: NaturalOrNone
@@ -223,27 +227,28 @@ class ReportLostVotes(Command, frozen=True, tag=True):
 
 
 class AcceptLoss(ClientCommand, frozen=True, tag=True):
-    """An operator gives up ranges of a partition of which no copy is left, as the broker `via` has found by asking the
-    replicas. Answered by `Done`; what was given up before keeps its record."""
+    """Command: an operator gives up offset ranges of a partition of which no copy is left, as the broker `via` has
+    found by asking the replicas. Answered by `Done`; a range that was given up before keeps its record."""
 
     topic_id: str
     partition: Int64
     ranges: tuple[GivenUpRange, ...]
-    """In order of offsets."""
+    """The ranges, in order of offsets."""
     by: str
     via: Natural
     at_ms: Int64
 
 
 class RegroupPartition(ClientCommand, frozen=True, tag=True):
-    """An operator has a partition go on from what is left of it, as the broker `via` has found by asking the replicas:
-    it led nobody, and what it knew at `partition_epoch` is still so. Answered by `Done`."""
+    """Command: an operator lets a partition without a leader continue with its remaining replicas, as the broker `via`
+    has found by asking them. It is refused if the partition epoch is not `partition_epoch` any more. Answered by
+    `Done`."""
 
     topic_id: str
     partition: Int64
     partition_epoch: Int64
     kept: tuple[Int64, ...]
-    """The brokers whose replicas are what is left."""
+    """The brokers whose replicas remain."""
     end: Int64
     source: Int64
     statements: tuple[LossStatement, ...]
@@ -255,15 +260,15 @@ class RegroupPartition(ClientCommand, frozen=True, tag=True):
 
 
 class AlterReassignments(ClientCommand, frozen=True, tag=True):
-    """Begins to move replicas, or calls it off (KIP-455). All of it is done, or nothing. Answered by `Done`: begun.
+    """Command: begin or cancel reassignments (KIP-455), all or none. Answered by `Done` when they have begun.
 
-    `moves.planned` makes plans for a whole cluster; `MOVES_MAX` partitions go into one command.
+    `moves.planned` plans for a whole cluster; one command takes `MOVES_MAX` partitions.
     """
 
     partitions: Sequence[NewReplicas]
     throttle: Int64 | None = None
-    """Bytes per second for all moves that are under way, those that were begun before included; 0: as fast as they can;
-    None: as it was."""
+    """Bytes per second for all reassignments of the cluster, running ones included; 0 for no limit, None to leave it as
+    it is."""
 
 
 # -- answers -------------------------------------------------------------------------------------------------------
@@ -282,17 +287,18 @@ class AlterCode(enum.StrEnum):
 
 
 class AlterOutcome(enum.StrEnum):
-    """The conclusion that a leader may draw from an answer."""
+    """A leader's conclusion from the answer to `AlterPartition`."""
 
     APPLIED = "applied"
     NOT_APPLIED = "not applied"
-    """And it never will be: whatever was sent before with the same partition epoch has lost, too."""
+    """The request was not applied and never will be, nor will any earlier request with the same partition epoch."""
     STALE = "stale"
-    """The metadata is ahead of the leader, and may hold what it asked for: it waits for that, and reverts nothing."""
+    """The metadata is newer than the leader knew, and the request may have been applied: the leader waits for the
+    metadata, and keeps the change pending."""
 
 
 class IsrAnswer(msgspec.Struct, frozen=True):
-    """The partition as it is now; -1 and nothing if there is no such one."""
+    """The state of a partition after an `AlterPartition`; epochs of -1 and no ISR if the partition does not exist."""
 
     topic_id: str
     partition: Int64
@@ -303,7 +309,7 @@ class IsrAnswer(msgspec.Struct, frozen=True):
 
     @property
     def outcome(self) -> AlterOutcome:
-        """Returns what the code means for the leader."""
+        """Returns the leader's conclusion from the answer's code."""
         if self.code is AlterCode.NONE:
             return AlterOutcome.APPLIED
         # Any other refusal may answer the repetition of a request that was applied: a leader that reverted then would
@@ -312,13 +318,14 @@ class IsrAnswer(msgspec.Struct, frozen=True):
 
 
 class PartitionsAltered(CommandAnswer, frozen=True, tag=True):
-    """Answers `AlterPartition`: one for each partition that was asked for, in that order."""
+    """The answer to `AlterPartition`: an answer for each partition of the request, in that order."""
 
     partitions: list[IsrAnswer]
 
 
 class MembersAnswer(msgspec.Struct, frozen=True):
-    """The partition's epochs now; -1 if there is no such one. Who is wanted, the metadata says."""
+    """The epochs of a partition after an `AlterMembers`; -1 if it does not exist. The leader learns the wanted members
+    from the metadata."""
 
     topic_id: str
     partition: Natural
@@ -328,7 +335,7 @@ class MembersAnswer(msgspec.Struct, frozen=True):
 
 
 class MembersAltered(CommandAnswer, frozen=True, tag=True):
-    """Answers `AlterMembers`: one for each partition that was told of, in that order."""
+    """The answer to `AlterMembers`: an answer for each partition of the report, in that order."""
 
     partitions: list[MembersAnswer]
 
@@ -351,7 +358,7 @@ class ElectionAnswer(msgspec.Struct, frozen=True):
 
 
 class LeadersElected(CommandAnswer, frozen=True, tag=True):
-    """Answers `ElectLeaders` and `HandOver`: one for each partition that was asked for; of the whole cluster, those
-    that have another leader now."""
+    """The answer to `ElectLeaders` and `HandOver`: an answer for each partition of the request; for a request about the
+    whole cluster, the partitions whose leader has changed."""
 
     partitions: list[ElectionAnswer]

@@ -1,6 +1,6 @@
 """The controller's rules that differ between commit protocols: one table, keyed by protocol. Pure.
 
-All else in this package holds for any protocol. A third one gets a module beside `isr_leadership` and
+Everything else in this package holds for any protocol. A third protocol gets a module beside `isr_leadership` and
 `quorum_leadership`, and a row here.
 """
 
@@ -21,28 +21,30 @@ from tidelog.model.ids import NodeId, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class ProtocolRules:
-    """The rules of one commit protocol: pure functions of a partition's entry, and flags."""
+    """The rules of one commit protocol: pure functions of a partition's metadata entry, and flags."""
 
     new_partition: Callable[[ClusterImage, int, tuple[NodeId, ...]], PartitionInfo]
-    """Returns the entry of a new partition with these replicas; nobody leads if too few of them are live."""
+    """A function that returns the entry of a new partition with these replicas; it has no leader if too few of them are
+    live."""
     settled: Callable[[PartitionInfo, PartitionInfo, TopicConfig, Brokers, Lost | None], PartitionInfo]
-    """Returns the entry that follows the first one if the second is wanted: who leads, who is in sync or is to vote,
-    which move is complete, under which epochs. What a broker has lost may count."""
+    """A function that returns the entry that follows the first one if the second is requested: leader, in-sync or
+    voting replicas, state of the reassignment, and epochs. It takes into account the data that a broker may have lost.
+    """
     called_off: Callable[[PartitionInfo, TopicPartition], PartitionInfo]
-    """Returns the entry to settle if the move under way is called off. Raises `InvalidRequest` if that loses
-    records."""
+    """A function that returns the entry to settle when a reassignment is cancelled. Raises `InvalidRequest` if that
+    would lose records."""
     live_needed: Callable[[PartitionInfo], int]
-    """Returns how many of the replicas that may lead must be live before one of them is elected."""
+    """A function that returns the number of electable replicas that must be live before one of them is elected."""
     sources: Callable[[PartitionInfo], tuple[NodeId, ...]]
-    """Returns the brokers from which a new replica copies."""
+    """A function that returns the brokers from which a new replica copies."""
     leader_alters_isr: bool
-    """True if leaders ask for other in-sync sets (`AlterPartition`)."""
+    """True if leaders request other in-sync sets (`AlterPartition`)."""
     leader_reports_members: bool
-    """True if replicas vote, and leaders report who (`AlterMembers`) and when their epoch is over
+    """True if replicas vote, and leaders report the voters (`AlterMembers`) and the end of their epoch
     (`ReportPaxosLeader`)."""
     has_unclean_elections: bool
-    """True if a replica that lacks records may be told to lead, and the others to follow it. Not where a majority
-    commits: a minority would contradict what the others have agreed on."""
+    """True if a replica that lacks records may be elected, and the others then follow it. False for commit by majority,
+    where a minority would contradict values that the others have chosen."""
 
 
 PROTOCOL_RULES: Final[Mapping[str, ProtocolRules]] = MappingProxyType(

@@ -1,19 +1,20 @@
-"""The leader of a partition that commits by majority, and the wanted voters of its log. Pure.
+"""The leader of a partition that commits by majority (Paxos), and the wanted voters of its log. Pure.
 
-The partition's *members* are its Paxos log's voters, each a disk under an engine id of its own. Who they are is decided
-by that log alone: its leader changes them, one at a time, and reports the set in force (`AlterMembers`). The controller
-says whom it *wants*: one member for each replica that stays, on the disk that the replica's broker has now. So a disk
-that was replaced is another member, a replica that is to move is one more, and both go the same way.
+The partition's *members* are its Paxos log's voters, each a disk under an engine id of its own. They are decided in
+that log alone: its leader changes them, one at a time, and reports the set in force (`AlterMembers`). The controller
+decides which members it *wants*: one for each replica that stays, on the disk that the replica's broker has now. So a
+replaced disk is another member, a reassignment's new replica is one more, and both are handled in the same way.
 
-Any member may lead, since a candidate learns from a majority whatever may have been chosen; no set of eligible replicas
-is kept, and there are no unclean elections. Whoever leads goes on while it is live. Another is named only if a majority
-of the members is live, in the order of the replicas; if none is, nobody leads until enough are back. While the members
-are being changed the log may be one step ahead of what is known here, and there half of them may be a majority. Naming
-somebody in vain costs an epoch, and no more: whether it leads is for the log to say.
+Any member may lead, since a candidate learns from a majority which values may have been chosen; there is no set of
+eligible replicas, and there are no unclean elections. The leader continues while it is live. Another is named only if a
+majority of the members is live, in the order of the replicas; without a majority the partition has no leader until
+enough members are back. While the members are being changed, the log may be one step ahead of the metadata, and half of
+the members known here may be a majority there. To name a leader in vain costs an epoch, and no more: whether it leads
+is decided in the log.
 
-A leader that is to go itself goes last, and not by its own hand: when nothing else is left to do, the next one is
-named, and removes it. Unless the next one cannot be elected: then the log is ahead, and has only members that are to
-go; the lead goes round until one of them leads, and reports it.
+A leader that is to be removed itself is removed last, and by another: when nothing else remains to do, the next broker
+is named leader, and removes it. If that broker cannot be elected, the log is ahead, and has only members that are to be
+removed; then they are named in turn until one of them leads, and reports it.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ ENGINE_ID_MAX = 2**15 - 1
 
 
 def quorum_new_partition(image: ClusterImage, partition: int, replicas: tuple[NodeId, ...]) -> PartitionInfo:
-    """Returns the entry of a new partition, whose log all its replicas found. (If no majority is live, which is never
-    decided, nobody leads yet.)"""
+    """Returns the entry of a new partition, whose log is founded by all its replicas. (If no majority is live, which no
+    decision permits, it has no leader yet.)"""
     isr = tuple(node for node in replicas if image.is_live(node))
     # `apply` is total: a broker that is not registered gets no disk here, rather than an error.
     disks = [image.brokers[node].storage if node in image.brokers else "" for node in replicas]
@@ -54,9 +55,9 @@ def quorum_new_partition(image: ClusterImage, partition: int, replicas: tuple[No
 def quorum_settled(
     was: PartitionInfo, asked: PartitionInfo, _rules: TopicConfig, brokers: Brokers, _lost: Lost | None
 ) -> PartitionInfo:
-    """Returns the entry that follows `was` if `asked`, the same with other replicas, members, leader or leader epoch,
-    is wanted. Members are wanted as the replicas call for, a leader is named, and the epochs are raised. No setting
-    matters, and no loss: a disk that has forgotten something votes under another id."""
+    """Returns the entry that follows `was`. `asked` is the same entry with the requested replicas, members, leader or
+    leader epoch. Wanted members follow from the replicas, a leader is named, and the epochs are raised. Settings and
+    losses do not matter: a disk that has lost its promises votes under another id."""
     # Once the voters have changed nobody founds the log: a disk without it must rejoin, or its empty log would vote.
     now = replace(with_wanted(asked, brokers), is_founding=was.is_founding and asked.members == was.members)
     # A live broker on another disk casts no vote of the old one, and an id that is replaced has lost its promises.
@@ -72,14 +73,15 @@ def quorum_settled(
 
 
 def quorum_called_off(info: PartitionInfo, _name: TopicPartition) -> PartitionInfo:
-    """Returns the entry that moves back: a replica that has become a member meanwhile must be taken out again."""
+    """Returns the entry with its reassignment cancelled, as a reassignment back: a replica that has become a member
+    meanwhile must be removed again."""
     leaving = tuple(node for node in info.replicas if node not in info.original)
     return replace(info, replicas=(*info.original, *leaving), adding=leaving, removing=leaving)
 
 
 def with_wanted(info: PartitionInfo, brokers: Brokers) -> PartitionInfo:
-    """Returns the entry with one wanted member for each target replica, on its present disk. A disk keeps the id under
-    which it is wanted, or votes; another gets a new one."""
+    """Returns the entry with one wanted member for each target replica, on its present disk. A disk that is wanted or
+    votes already keeps its engine id; another disk gets a new one."""
     wanted, next_engine_id = [], info.next_engine_id
     for node in info.target:
         disk = (node, brokers.storage_of(node))
@@ -97,7 +99,7 @@ def with_wanted(info: PartitionInfo, brokers: Brokers) -> PartitionInfo:
 
 
 def with_new_id(info: PartitionInfo, lost: PartitionMember) -> PartitionInfo:
-    """Returns the entry with the disk of a wanted member wanted under a new engine id."""
+    """Returns the entry in which the disk of a wanted member has a new engine id."""
     assert info.next_engine_id <= ENGINE_ID_MAX, "a partition that has used up its engine ids"
     fresh = PartitionMember(info.next_engine_id, lost.node_id, lost.storage)
     # The lost id goes with its promises; a vote under it would contradict what nobody remembers.
@@ -106,8 +108,8 @@ def with_new_id(info: PartitionInfo, lost: PartitionMember) -> PartitionInfo:
 
 
 def quorum_regrouped(info: PartitionInfo, kept: Sequence[NodeId], brokers: Brokers) -> PartitionInfo:
-    """Returns what is wanted if the partition goes on with the replicas of these brokers, and with nobody's old vote:
-    each of them is another member, and so is, once it is back, whoever is missing now."""
+    """Returns the entry of a partition that continues with the replicas of the brokers `kept`, each as a new member. No
+    earlier member votes any more; a replica that is missing now gets a new id, too, when it is back."""
     # No old id votes again: its owner may be away, with promises and values that this era does not know.
     first = info.next_engine_id
     assert first + len(kept) <= ENGINE_ID_MAX, "a partition that has used up its engine ids"
@@ -118,7 +120,7 @@ def quorum_regrouped(info: PartitionInfo, kept: Sequence[NodeId], brokers: Broke
 
 
 def is_replaced(info: PartitionInfo, member: PartitionMember) -> bool:
-    """Returns True if another id is wanted for its node: its disk has lost its vote, or is gone."""
+    """Returns True if another engine id is wanted for the member's node: its disk has lost its vote, or is gone."""
     return any(other.node_id == member.node_id and other.engine_id != member.engine_id for other in info.wanted)
 
 
@@ -128,15 +130,16 @@ def ids_of(members: Sequence[PartitionMember]) -> tuple[int, ...]:
 
 
 def is_electable(info: PartitionInfo) -> bool:
-    """Returns True if the live members may be a majority, of those known here or of those one step further."""
+    """Returns True if the live members may be a majority, of the members in the metadata or of a set one change
+    ahead."""
     is_open = info.members != info.wanted or info.is_moving
     # During a change the log may be one step ahead, with one member less: half of those known here is a majority there.
     return len(info.isr) >= info.majority or (is_open and 2 * len(info.isr) >= len(info.members))
 
 
 def next_candidate(info: PartitionInfo) -> NodeId:
-    """Returns the broker that is to lead if the leader cannot: the next of the live members, in a circle; the leader if
-    it is alone."""
+    """Returns the broker that is to lead if the leader cannot: the next live member in the order of the replicas,
+    cyclically; the leader itself if no other is live."""
     # In a circle, so that each live member has its turn before the first is named again.
     at = info.isr.index(info.leader)
     return info.isr[(at + 1) % len(info.isr)]
@@ -162,5 +165,5 @@ def _is_last_to_go(now: PartitionInfo, leader: NodeId) -> bool:
 
 
 def _successor(now: PartitionInfo, leader: NodeId) -> NodeId:
-    """Returns the first live member that stays; the leader itself if none of them is live."""
+    """Returns the first live member that is not to be removed; the leader itself if none of them is live."""
     return next((node for node in now.isr if node in now.target), leader)

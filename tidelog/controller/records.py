@@ -1,9 +1,10 @@
 """Metadata records: the only way in which a cluster's state changes (Kafka's KRaft records).
 
 Each is one JSON object with a `type`, the value of one record in the metadata log. They are applied in log order, by
-`apply.apply`, on every broker alike; a record says what happened, not what was asked. A record that is not known, or
-has a field too many, is an error: to skip it would leave this broker with another cluster than its peers have. So what
-is new is written only once the cluster's feature level says that all brokers know it (`RECORD_ADDITIONS`).
+`apply.apply`, on every broker alike; a record says what happened, not what was requested. A record of an unknown type,
+or with an unknown field, is an error: to skip it would leave this broker with another cluster state than its peers. So
+new types and fields are written only once the cluster's feature level shows that all brokers know them
+(`RECORD_ADDITIONS`).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from tidelog.model.wire_numbers import Int64
 
 
 class MetadataRecord(msgspec.Struct, frozen=True, tag_field="type", forbid_unknown_fields=True):
-    """Base of all; `type` is the class name."""
+    """The base class of metadata records; `type` in the JSON is the class name."""
 
 
 # -- the cluster and its controller --------------------------------------------------------------------------------
@@ -33,18 +34,19 @@ class MetadataRecord(msgspec.Struct, frozen=True, tag_field="type", forbid_unkno
 class ClusterCreated(MetadataRecord, frozen=True, tag=True, omit_defaults=True):
     cluster_id: str
     level: int = LEVEL_MIN
-    """The feature level that it begins at."""
+    """The feature level at which the cluster begins."""
 
 
 class LevelRaised(MetadataRecord, frozen=True, tag=True):
-    """The records that follow may need this feature level. `spoken` is what each broker spoke then."""
+    """The cluster's feature level was raised, so that later records may need it. `spoken` has the levels that each
+    broker supported then."""
 
     level: int
     spoken: tuple[SpokenLevels, ...]
 
 
 class SyncedReplicas(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The replicas of a partition that hold the most, by what lies on the disks."""
+    """The replicas of a partition whose logs reach furthest, as found on the brokers' disks."""
 
     topic_id: str
     partition: int
@@ -52,7 +54,7 @@ class SyncedReplicas(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ClusterRecovered(MetadataRecord, frozen=True, tag=True, omit_defaults=True):
-    """An operator has begun the metadata log anew; this is its first record. The fields but `synced` are those of
+    """An operator has rebuilt the metadata log; this is its first record. All fields but `synced` are those of
     `ClusterRecovery`."""
 
     generation: int
@@ -61,20 +63,21 @@ class ClusterRecovered(MetadataRecord, frozen=True, tag=True, omit_defaults=True
     kept: int
     given_up: tuple[str, ...]
     synced: tuple[SyncedReplicas, ...] = ()
-    """The in-sync sets that the image has otherwise: what was decided about them last may be lost."""
+    """In-sync sets that replace those of the image, since the last decisions about them may be lost."""
     recovery_id: str = ""
 
 
 class ControllerElected(MetadataRecord, frozen=True, tag=True):
-    """A controller was elected; this is its first record. Once it is applied, the controller's image is up to date, and
-    it may decide."""
+    """A controller was elected; this is the first record of its term. Once it is applied, the controller's image is up
+    to date, and it may decide."""
 
     node_id: int
     epoch: int
 
 
 class VoterAssigned(MetadataRecord, frozen=True, tag=True):
-    """A disk got the id under which it is going to vote, before any voter set names it; nobody else ever gets it."""
+    """A disk was assigned the id under which it will vote, before any voter set has it; no other disk ever gets this
+    id."""
 
     node_id: int
     storage: str
@@ -82,12 +85,12 @@ class VoterAssigned(MetadataRecord, frozen=True, tag=True):
 
 
 class SnapshotTaken(MetadataRecord, frozen=True, tag=True):
-    """Has every broker write a snapshot of its image, this record included."""
+    """Every broker writes a snapshot of its image after this record."""
 
 
 class SnapshotAgreed(MetadataRecord, frozen=True, tag=True):
-    """A majority of the voters hold this snapshot, byte for byte; what lies before it in the log may go. A broker whose
-    own has another hash has gone astray, and must fetch this one."""
+    """A majority of the voters hold this snapshot, byte for byte; the log before it may be deleted. A broker whose own
+    snapshot has another hash has diverged, and must fetch this one."""
 
     position: int
     root_hash: str
@@ -97,35 +100,37 @@ class SnapshotAgreed(MetadataRecord, frozen=True, tag=True):
 
 
 class BrokerRegistered(MetadataRecord, frozen=True, tag=True, kw_only=True, omit_defaults=True):
-    """A broker process has started. Its position in the log is its epoch. It is fenced until it has applied this."""
+    """A broker process has registered. The record's offset is its broker epoch. It is fenced until it has applied this
+    record."""
 
     node_id: int
     incarnation: str
     host: str | None = None
-    """With `port`, the HTTP address in a record that was written before brokers had several listeners."""
+    """The HTTP address, with `port`, in a record that was written before brokers had several listeners."""
     port: int | None = None
     listeners: dict[str, Endpoint] = {}
-    """The addresses that clients are told, by the names of the listeners."""
+    """The advertised addresses, by listener name."""
     rack: str | None
     peer_host: str
     peer_port: int
     storage: str
     is_clean: bool
-    """True if the broker's predecessor stopped in good order: what it acknowledged is on its disk."""
+    """True if the broker's previous process stopped cleanly, so that everything it acknowledged is on its disk."""
     starts: int = 0
-    """With `stamp`, how recent its data directory was (`BrokerInfo`)."""
+    """The number of process starts on the data directory; with `stamp` it shows how recent the directory was
+    (`BrokerInfo`)."""
     stamp: int = 0
     levels: LevelRange = FIRST_LEVEL
-    """The feature levels that it speaks."""
+    """The feature levels that the broker supports."""
 
     @property
     def advertised(self) -> Mapping[str, Endpoint]:
-        """The addresses that clients are told, whatever the age of the record."""
+        """The advertised addresses, also of a record from before brokers had several listeners."""
         return self.listeners if self.host is None else {HTTP: Endpoint(self.host, self.port or 0)}
 
 
 class BrokerFenced(MetadataRecord, frozen=True, tag=True):
-    """The broker is not heard of, or is stopping: it leads nothing."""
+    """The broker was not heard of for too long, or is stopping; it leads no partitions."""
 
     node_id: int
     epoch: int
@@ -137,13 +142,13 @@ class BrokerUnfenced(MetadataRecord, frozen=True, tag=True):
 
 
 class BrokersStamped(MetadataRecord, frozen=True, tag=True):
-    """The last time marks in the data directories of brokers, each in this life of its broker."""
+    """The last time marks in the data directories of brokers, each under its broker epoch."""
 
     stamps: list[Stamped]
 
 
 class BrokerUnregistered(MetadataRecord, frozen=True, tag=True):
-    """The broker is no part of the cluster any more; only a new registration makes it one."""
+    """The broker was removed from the cluster; only a new registration adds it again."""
 
     node_id: int
     epoch: int
@@ -153,9 +158,10 @@ class BrokerUnregistered(MetadataRecord, frozen=True, tag=True):
 
 
 class TopicCreated(MetadataRecord, frozen=True, tag=True):
-    """`assignments[p]` are the replicas of partition p, the preferred leader first. All are empty, so the live ones are
-    in sync, and the first of them leads. With `commit.protocol=paxos` each replica's disk, as registered, is a member
-    of its partition, under the engine ids 1, 2, ... in that order; the first live one leads if a majority is live."""
+    """A topic was created. `assignments[p]` are the replicas of partition p, the preferred leader first. All are empty,
+    so the live ones are in sync, and the first of them leads. With `commit.protocol=paxos` each replica's disk, as
+    registered, is a member of its partition, under the engine ids 1, 2, ... in that order; the first live one leads if
+    a majority is live."""
 
     name: str
     topic_id: str
@@ -164,13 +170,13 @@ class TopicCreated(MetadataRecord, frozen=True, tag=True):
 
 
 class TopicDeleted(MetadataRecord, frozen=True, tag=True):
-    """The topic is gone for clients; its data may be removed."""
+    """The topic was deleted for clients; brokers may remove its data."""
 
     topic_id: str
 
 
 class TopicRemoved(MetadataRecord, frozen=True, tag=True):
-    """The broker holds no data of the deleted topic any more."""
+    """A broker holds no data of the deleted topic any more."""
 
     topic_id: str
     node_id: int
@@ -182,7 +188,7 @@ class PartitionsAdded(MetadataRecord, frozen=True, tag=True):
 
 
 class PartitionChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """All of a partition that can change, as it is from now on."""
+    """The new state of all of a partition's fields that can change."""
 
     topic_id: str
     partition: int
@@ -193,25 +199,26 @@ class PartitionChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True, o
     elr: list[int] = []
     last_known_elr: list[int] = []
     replicas: list[int] | None = None
-    """None: they stay."""
+    """The new replicas; None if they are unchanged."""
     adding: list[int] = []
     removing: list[int] = []
     members: list[PartitionMember] | None = None
-    """None: they stay; so it is with the two that follow."""
+    """The members of a Paxos partition; None if unchanged, as for the next two fields."""
     wanted: list[PartitionMember] | None = None
     next_engine_id: int | None = None
     renewed: list[int] = []
-    """Replicas whose logs are lost: their brokers begin them anew at this record."""
+    """The replicas whose logs are lost: their brokers begin them anew, empty, at this record."""
 
 
 class PartitionsChanged(MetadataRecord, frozen=True, tag=True):
-    """Everything that one event did to partitions, at once."""
+    """All changes of partitions by one event, applied at once."""
 
     changes: list[PartitionChange]
 
 
 class GivenUpRange(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The offsets [start, end), what each replica said of them, and the digests of what lay there (`AcceptedLoss`)."""
+    """The offsets [start, end) that were given up, each replica's statement about them, and the digests of the lost
+    batches (`AcceptedLoss`)."""
 
     start: Int64
     end: Int64
@@ -220,7 +227,7 @@ class GivenUpRange(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
 
 
 class LossAccepted(MetadataRecord, frozen=True, tag=True):
-    """An operator has given up ranges of a partition, of which no copy is left; readers pass them from now on. The
+    """An operator has given up ranges of a partition, of which no copy is left; consumers skip them from now on. The
     fields are those of `AcceptedLoss`."""
 
     topic_id: str
@@ -232,7 +239,7 @@ class LossAccepted(MetadataRecord, frozen=True, tag=True):
 
 
 class PartitionRegrouped(MetadataRecord, frozen=True, tag=True):
-    """An operator has had a partition go on from what is left of it. The fields behind `change` are those of
+    """An operator has let a partition continue with its remaining replicas. The fields behind `change` are those of
     `Regrouping`; its leader epoch is that of the change."""
 
     change: PartitionChange
@@ -247,31 +254,31 @@ class PartitionRegrouped(MetadataRecord, frozen=True, tag=True):
 
 
 class MovesThrottled(MetadataRecord, frozen=True, tag=True):
-    """Replicas that move copy at most so many bytes per second, on each broker that sends and on each that receives,
-    until nothing moves any more; 0: as fast as they can."""
+    """The throttle of reassignments was set, in bytes per second on each sending and each receiving broker, until no
+    partition is being reassigned; 0 for no limit."""
 
     bytes_per_s: int
 
 
 class ConfigsAltered(MetadataRecord, frozen=True, tag=True):
-    """New overrides of a topic; null goes back to the default."""
+    """Configuration overrides of a topic were changed; null removes an override."""
 
     topic_id: str
     changes: dict[str, str | None]
 
 
 class ProducerIdsAllocated(MetadataRecord, frozen=True, tag=True):
-    """All producer ids below `next_producer_id` are given out, or reserved for a block that a broker holds."""
+    """All producer ids below `next_producer_id` are allocated."""
 
     next_producer_id: int
 
 
 QUOTAS_LEVEL: Final = 3
-"""Since which feature level there are quotas."""
+"""The feature level from which on clusters have quotas."""
 
 
 class QuotasAltered(MetadataRecord, frozen=True, tag=True):
-    """Entities have other quotas from now on."""
+    """The quotas of entities were changed."""
 
     changes: tuple[QuotaChange, ...]
 
@@ -280,7 +287,7 @@ class QuotasAltered(MetadataRecord, frozen=True, tag=True):
 
 
 class UserStored(MetadataRecord, frozen=True, tag=True):
-    """There is this user, with this password."""
+    """A user was created, or its password was changed."""
 
     user: User
 
@@ -307,7 +314,7 @@ class AclsRemoved(MetadataRecord, frozen=True, tag=True):
 
 AccessRecord = UserStored | UserRemoved | TokenStored | TokensRemoved | AclsAdded | AclsRemoved
 ACCESS_LEVEL: Final = 3
-"""Since which feature level there are users, tokens and ACLs."""
+"""The feature level from which on clusters have users, tokens and ACLs."""
 
 AnyRecord = (
     ClusterCreated
@@ -345,12 +352,12 @@ _decoder = msgspec.json.Decoder(AnyRecord)
 
 
 SETTING_LEVELS: Final[Mapping[str, int]] = {"min.insync.racks": 2}
-"""Since which feature level topics may have a setting; those that are not here, since the first. A broker that does not
-know a setting cannot open the topic."""
+"""The feature level from which on topics may have each setting; settings that are not listed exist since the first
+level. A broker that does not know a setting cannot open the topic."""
 
 
 def check_setting_levels(names: Iterable[str], level: int) -> None:
-    """Raises `UnsupportedLevel` if one of these settings does not exist at a level."""
+    """Raises `UnsupportedLevel` if one of these settings does not exist at this feature level."""
     for name in names:
         if SETTING_LEVELS.get(name, LEVEL_MIN) > level:
             raise UnsupportedLevel(
@@ -377,7 +384,8 @@ def _check_changed(record: PartitionsChanged, level: int) -> PartitionsChanged:
 
 
 RENEWED_LEVEL: Final = 2
-"""Since which feature level the metadata know since when replicas are there, and have some begin anew."""
+"""The feature level from which on the metadata records when each replica was assigned, and can have a replica begin
+anew."""
 
 RECORD_ADDITIONS: Final = Additions(
     types={
@@ -389,11 +397,11 @@ RECORD_ADDITIONS: Final = Additions(
     values={TopicCreated: _check_created, ConfigsAltered: _check_altered, PartitionsChanged: _check_changed},
     order="deterministic",
 )
-"""Since which feature level there are records, and fields and values in them."""
+"""The feature level from which on each record type, field and value may be written."""
 
 
 def level_of(record: MetadataRecord) -> int:
-    """Returns the feature level that a record shows its cluster to be at, at least."""
+    """Returns the smallest feature level of a cluster that can have this record."""
     kind = type(record)
     fields = RECORD_ADDITIONS.fields.get(kind, {})
     # Defaults belong to the last fields, so both tuples are matched from their ends.
@@ -403,19 +411,15 @@ def level_of(record: MetadataRecord) -> int:
 
 
 def encode_record(record: MetadataRecord, level: int = LEVEL_MAX) -> bytes:
-    """Returns the bytes of a record in a cluster of this feature level; equal records give identical bytes.
-
-    Raises `UnsupportedLevel`.
-    """
+    """Returns the bytes of a record in a cluster of this feature level; equal records give identical bytes. Raises
+    `UnsupportedLevel` if the record needs a higher level."""
     encoded = RECORD_ADDITIONS.at(record, level)
     return msgspec.json.encode(encoded, order="deterministic" if isinstance(encoded, msgspec.Struct) else None)
 
 
 def encode_records(records: Iterable[MetadataRecord], level: int) -> bytes:
-    """Returns the bytes of records that follow each other, a line each, in a cluster that is at this level before them.
-
-    Raises `UnsupportedLevel`.
-    """
+    """Returns the bytes of consecutive records, one line each, in a cluster that has this feature level before them.
+    Raises `UnsupportedLevel` if one of them needs a higher level."""
     lines = []
     for record in records:
         # What stands behind the record, and the record itself, may need the level that it names.
@@ -426,7 +430,7 @@ def encode_records(records: Iterable[MetadataRecord], level: int) -> bytes:
 
 
 def decode_record(value: bytes) -> MetadataRecord:
-    """Raises `msgspec.DecodeError` for anything that is not a known record."""
+    """Returns the record that the bytes encode. Raises `msgspec.DecodeError` for any other bytes."""
     try:
         # The decoder knows the kinds of `AnyRecord` only, so a newer broker's record stops this one here.
         record: MetadataRecord = _decoder.decode(value)

@@ -1,8 +1,8 @@
-"""The rights that a client's command takes, in the words of `model/access.py`.
+"""The rights that a client's command needs, in the terms of `model/access.py`.
 
-They are those of the HTTP routes that make these commands, judged once more where they are decided. A command takes
-*all* of its needs, and for a need it takes *any* of some rights: to create a topic, `Create` on the cluster or on the
-topic's name.
+They are those of the HTTP routes from which these commands come, checked again where the commands are decided. A
+command needs *all* entries of its list, and each entry is satisfied by *any* of its rights: to create a topic, `Create`
+on the cluster or on the topic's name.
 """
 
 from __future__ import annotations
@@ -19,29 +19,30 @@ from tidelog.model.credentials import Token
 
 
 class Right(NamedTuple):
-    """The right to do something to a resource."""
+    """A right: an operation on a resource."""
 
     operation: Operation
     resource: Resource
 
 
 Need = Sequence[Right]
-"""Any of these will do."""
+"""The alternatives that satisfy one need of a command."""
 ALTER_CLUSTER: Final = Right(Operation.ALTER, CLUSTER)
 
 
 def alter_cluster(_image: ClusterImage, _command: ClientCommand) -> Sequence[Need]:
-    """Returns the need of what is about brokers, ACLs, users, levels or replicas."""
+    """Returns the rights for commands about brokers, ACLs, users, feature levels or replicas: `Alter` on the
+    cluster."""
     return [[ALTER_CLUSTER]]
 
 
 def alter_cluster_configs(_image: ClusterImage, _command: ClientCommand) -> Sequence[Need]:
-    """Returns the need of quotas, which are settings of the cluster."""
+    """Returns the rights for changing quotas: `AlterConfigs` on the cluster."""
     return [[Right(Operation.ALTER_CONFIGS, CLUSTER)]]
 
 
 def create_topic(_image: ClusterImage, command: CreateTopic) -> Sequence[Need]:
-    """Returns a need that whoever may create topics of any name has, or of this one."""
+    """Returns the rights for creating a topic: `Create` on the cluster, or on a topic of this name."""
     return [[Right(Operation.CREATE, CLUSTER), Right(Operation.CREATE, Resource("Topic", command.topic.name))]]
 
 
@@ -59,13 +60,13 @@ alter_topic_configs: Final = _on_topic(Operation.ALTER_CONFIGS)
 
 
 def give_up(image: ClusterImage, command: AcceptLoss | RegroupPartition) -> Sequence[Need]:
-    """Returns the need of giving up what is lost: the topic's."""
+    """Returns the rights for giving up lost records of a partition: `Alter` on the topic."""
     topic = image.topic_by_id(command.topic_id)
     return [[_alter_topic(None if topic is None else topic.name)]]
 
 
 def reassign(image: ClusterImage, command: AlterReassignments) -> Sequence[Need]:
-    """Returns what moves take; to call them off it is enough to be allowed to alter the topics."""
+    """Returns the rights for reassignments: `Alter` on the cluster; to cancel one, `Alter` on its topic is enough."""
     # Moves and throttles burden brokers that other topics live on, too; so a right to the topic is not enough.
     if command.throttle is not None or any(move.replicas is not None for move in command.partitions):
         return [[ALTER_CLUSTER]]
@@ -75,12 +76,13 @@ def reassign(image: ClusterImage, command: AlterReassignments) -> Sequence[Need]
 
 
 def store_token(_image: ClusterImage, command: StoreToken) -> Sequence[Need]:
-    """Returns the need of a token: a principal's tokens are its own things."""
+    """Returns the rights for creating a token: `Alter` on the cluster, or on the user of the token."""
     return [_manage(command.token)]
 
 
 def remove_tokens(image: ClusterImage, command: RemoveTokens) -> Sequence[Need]:
-    """Returns the needs of tokens; those that are gone already are nobody's."""
+    """Returns the rights for removing tokens: `Alter` on the cluster, or on each token's user; tokens that do not exist
+    need none."""
     return list(_of_tokens(image, command))
 
 
@@ -96,5 +98,5 @@ def _manage(token: Token) -> Need:
 
 
 def _alter_topic(name: str | None) -> Right:
-    """Returns the right to alter a topic; what is not there, or not any more, is for those who may alter all."""
+    """Returns the right to alter a topic; for a topic that does not exist, the right to alter any topic."""
     return Right(Operation.ALTER, Resource("Topic", ANY_NAME if name is None else name))

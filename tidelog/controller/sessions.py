@@ -1,10 +1,12 @@
-"""The sessions of brokers: when the active controller heard each one last. Pure; time comes in.
+"""The sessions of brokers: when the active controller last heard of each one. Pure: each method is given the time.
 
 A session belongs to a registration (a broker epoch). It is kept in memory only: a new controller gives every live
-broker a whole session from its election on, since it cannot know when its predecessor heard them last. It does know
-since when no predecessor can have answered any: the leases of brokers that it has not heard count from then.
-A session ends early by the word of `WITNESSES` live brokers, this one perhaps among them, to whom the broker owes
-answers and does not say that it is there: it hangs, or is cut off. But not before the broker's lease has run out
+broker a whole session from its election on, since it cannot know when its predecessor last heard of them.
+It knows a time since which no predecessor can have answered a heartbeat: the leases of brokers that have sent it no
+heartbeat yet count from then.
+
+A session ends early if `WITNESSES` live brokers, perhaps the controller among them, report that the broker hangs or is
+cut off: it owes them answers and sends no sign of life. But it does not end before the broker's lease has run out
 (`broker/runtime/lease.py`).
 """
 
@@ -19,45 +21,46 @@ from tidelog.model.ids import NodeId
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """The last report of a broker's process about itself."""
+    """The last report of a broker process to the controller."""
 
     broker_epoch: int
     heard_s: float
-    """The time of the report; without one, the time from which the session counts."""
+    """The time of the last report; before the first report, the beginning of the session."""
     is_heard: bool = True
-    """False while there is no report of this process to this controller."""
+    """True if this process has sent this controller a report."""
     position: int = 0
-    """How far it has applied the metadata log."""
+    """The position up to which the broker has applied the metadata log."""
     snapshot_position: int = 0
     snapshot_hash: str = ""
     stamp: int = 0
-    """The last time mark in its data directory."""
+    """The last time mark in the broker's data directory."""
     clock_ms: int | None = None
-    """How far its wall clock was ahead of the controller's monotonic clock when it was heard: nobody sets that one, so
-    what was told at different times can be compared."""
+    """Milliseconds by which the broker's wall clock was ahead of the controller's monotonic clock when the report
+    arrived. The monotonic clock is never set, so reports of different times can be compared."""
 
 
 WITNESSES = 2
 WITNESS_S = 2.0
-"""A witness's word counts for so long; it is given again while what it says is so."""
+"""Seconds for which a witness's report counts; witnesses repeat it while the broker is silent."""
 
 
 class Sessions:
     """The sessions of all registered brokers, live or fenced."""
 
     def __init__(self, timeout_ms: int, lease_ms: int) -> None:
-        """`lease_ms`: after an answered heartbeat a broker may serve as a leader for no longer than this."""
+        """`timeout_ms` is the time without a heartbeat after which a broker is fenced. `lease_ms` is the time after an
+        answered heartbeat for which a broker may serve as a leader."""
         self._timeout_s = timeout_ms / 1000
         self._lease_s = lease_ms / 1000
         self._silences: dict[tuple[NodeId, int], dict[NodeId, float]] = {}
-        """When each witness said last that a broker, in this epoch, is silent."""
+        """The time of each witness's last report that a broker, with this broker epoch, is silent."""
         self._sessions: dict[NodeId, Session] = {}
         self._begun_s = 0.0
         self._unanswered_s = 0.0
-        """A time since which no earlier controller has answered a heartbeat."""
+        """A time, in seconds, since which no earlier controller can have answered a heartbeat."""
 
     def begin(self, image: ClusterImage, now_s: float) -> None:
-        """Begins a session for every registered broker, as the controller is elected."""
+        """Begins a session for every registered broker, when the controller is elected."""
         # Its predecessor may have heard each of them a moment ago, and nothing of that is in the log. To count from
         # anything earlier would fence brokers that live.
         self._begun_s = self._unanswered_s = now_s
@@ -65,12 +68,12 @@ class Sessions:
         self._sessions = {node: Session(broker.epoch, now_s, is_heard=False) for node, broker in image.brokers.items()}
 
     def alone_since(self, since_s: float) -> None:
-        """Notes a time at which no earlier controller answered heartbeats any more."""
+        """Records a time since which no earlier controller can have answered heartbeats."""
         self._unanswered_s = min(self._unanswered_s, since_s)
 
     def follow(self, image: ClusterImage, now_s: float) -> None:
-        """Follows the registrations of an image: begins a session for each new one, and ends those of brokers
-        removed."""
+        """Follows the registrations of an image: begins a session for each new registration, and ends those of removed
+        brokers."""
         followed = {}
         for node, broker in image.brokers.items():
             session = self._sessions.get(node)
@@ -88,7 +91,7 @@ class Sessions:
         return session is not None and session.broker_epoch == broker_epoch
 
     def witnessed(self, silent_node: int, silent_epoch: int, witness: int, now_s: float) -> None:
-        """Notes the word of a witness that another broker is silent."""
+        """Records a witness's report that another broker is silent."""
         # A word about an earlier process says nothing about the one that has registered since.
         if self._is_of(NodeId(silent_node), silent_epoch):
             self._silences.setdefault((NodeId(silent_node), silent_epoch), {})[NodeId(witness)] = now_s
@@ -104,8 +107,7 @@ class Sessions:
         stamp: int = 0,
         clock_ms: int | None = None,
     ) -> None:
-        """Notes a report of a broker about itself; one of another broker epoch than its session's counts for
-        nothing."""
+        """Records a broker's report about itself; a report with another broker epoch than the session's is ignored."""
         session = self._sessions.get(NodeId(node_id))
         # A late heartbeat of a dead process must not keep its successor's session alive.
         if session is None or session.broker_epoch != broker_epoch:
@@ -124,14 +126,14 @@ class Sessions:
         return self._sessions.get(NodeId(node_id))
 
     def silent_ms(self, node_id: int, now_s: float) -> float:
-        """Returns for how many milliseconds the broker was not heard of, as far as this controller knows."""
+        """Returns the milliseconds since this controller last heard of the broker."""
         session = self._sessions.get(NodeId(node_id))
         # A voter that has never registered has no session; it counts as heard when this term began.
         return (now_s - (self._begun_s if session is None else session.heard_s)) * 1000
 
     def clock_offset_ms(self, image: ClusterImage, node_id: int) -> int | None:
-        """Returns how far a broker's wall clock is ahead of the median of the live brokers'; None if it was not
-        told."""
+        """Returns the milliseconds by which a broker's wall clock is ahead of the median of the live brokers' clocks;
+        None if the broker has not reported its time."""
         own = self.of(node_id)
         live = [session.clock_ms for node, session in self._sessions.items() if image.is_live(node)]
         clocks = [clock_ms for clock_ms in live if clock_ms is not None]
@@ -141,8 +143,8 @@ class Sessions:
         return int(own.clock_ms - median(clocks))
 
     def expired(self, image: ClusterImage, now_s: float) -> list[tuple[NodeId, int]]:
-        """Returns the live brokers, with their epochs, that were not heard of for a session's time, or are silent to
-        enough witnesses."""
+        """Returns the live brokers, with their epochs, whose session has expired, or that enough witnesses report as
+        silent."""
         return [
             (node, session.broker_epoch)
             for node, session in self._sessions.items()
@@ -156,7 +158,7 @@ class Sessions:
         ]
 
     def _answered_s(self, session: Session) -> float:
-        """Returns a time at or after which no heartbeat of this session's broker was answered, by any controller."""
+        """Returns a time since which no controller has answered a heartbeat of this session's broker."""
         return session.heard_s if session.is_heard else self._unanswered_s
 
     def _is_silent(self, image: ClusterImage, node: NodeId, now_s: float) -> bool:

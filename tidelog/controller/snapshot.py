@@ -1,7 +1,7 @@
-"""A cluster image as bytes: the state of a metadata snapshot.
+"""A cluster image as bytes: the content of a metadata snapshot.
 
-Canonical: equal images give identical bytes in every process, whatever order their history had, so that brokers can
-compare their snapshots by hash. It is JSON with sorted keys; reading accepts nothing but what writing gives.
+Canonical: equal images give identical bytes in every process, whatever the order of their history, so that brokers can
+compare their snapshots by hash. It is JSON with sorted keys; reading accepts only bytes that writing can give.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from tidelog.model.levels import LEVEL_MIN
 FORMAT = 10
 """The format of clusters at feature level 3 and above."""
 FORMAT_WITHOUT_ACCESS = 9
-"""The format of clusters without users, tokens, ACLs and quotas; it is written at level 2."""
+"""The format without users, tokens, ACLs and quotas; it is written at feature level 2."""
 ACCESS_LEVEL = 3
 FORMAT_WITHOUT_LEVELS = 8
-"""The format of clusters that knew of no levels, though of all else; it is read, and never written."""
+"""The format, besides, without feature levels; it is read, and never written."""
 BETWEEN_LEVEL = 2
-"""The level of what has such a format, or one of the three that follow: no release wrote it."""
+"""The feature level given to snapshots of this format and of the next three, which no release wrote."""
 FORMAT_WITHOUT_RECOVERY_IDS = 7
-"""The format of recoveries that had no ids; it is read, and never written."""
+"""The format, besides, in which recoveries have no ids; it is read, and never written."""
 FORMAT_WITHOUT_LOSSES = 6
-"""The format, besides, of partitions that had no accepted losses or regroupings; it is read, and never written."""
+"""The format, besides, in which partitions have no accepted losses or regroupings; it is read, and never written."""
 FORMAT_WITHOUT_SINCE = 5
-"""The format, besides, of partitions that did not say since when their replicas are there, and of clusters without
-recoveries. At the first level it is written, too."""
+"""The format, besides, without the positions at which replicas were assigned, and without recoveries. It is also
+written, at feature level 1."""
 FORMAT_WITHOUT_LISTENERS = 4
-"""The format, besides, of brokers that had no address but the HTTP listener's; it is read, and never written."""
+"""The format, besides, in which brokers have no address but the HTTP listener's; it is read, and never written."""
 
 
 # Sorted keys make equal images equal bytes; brokers agree on a snapshot by its hash alone.
@@ -42,15 +42,15 @@ _ENCODER = msgspec.json.Encoder(order="sorted")
 
 
 class SnapshotUnreadable(InternalError):
-    """This is no snapshot that this version can read. Nothing was changed."""
+    """The bytes are no snapshot that this version can read. Nothing was changed."""
 
 
 class _Snapshot(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     format: int
     image: ClusterImage
-    """All but its brokers."""
+    """The image without its brokers."""
     brokers: tuple[BrokerInfo, ...]
-    """The brokers, in order of node ids: as keys of JSON, numbers would be text, and sorted as such."""
+    """The brokers, in order of node ids. (As keys of a JSON object the ids would be sorted as text.)"""
 
 
 class _BrokerInFormat4(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -87,7 +87,7 @@ class _Header(msgspec.Struct, frozen=True):
 
 
 def encode_image(image: ClusterImage) -> bytes:
-    """Returns the image's canonical form at its cluster's feature level."""
+    """Returns the image's canonical bytes, in the format of its cluster's feature level."""
     # The level decides, not the version that runs: during an upgrade old and new brokers must write the same bytes.
     if image.level == LEVEL_MIN:
         return _encode_in_format_5(image)
@@ -132,7 +132,7 @@ def _encode_in_format_4(image: ClusterImage) -> bytes:
 
 
 def _snapshot(image: ClusterImage, version: int, encoded: dict[str, Any]) -> dict[str, Any]:
-    """Returns a snapshot as JSON, whose brokers do not say which levels they speak."""
+    """Returns a snapshot of format `version` as JSON, with brokers that lack their feature levels."""
     brokers = msgspec.json.decode(_encode(image))["brokers"]
     for broker in brokers:
         del broker["levels"]
@@ -140,21 +140,21 @@ def _snapshot(image: ClusterImage, version: int, encoded: dict[str, Any]) -> dic
 
 
 def _without_access(image: ClusterImage) -> dict[str, Any]:
-    """Returns the image as JSON, without brokers, users, tokens, ACLs and quotas."""
+    """Returns the image as JSON, without brokers, users, tokens, ACLs and quotas (format 9)."""
     encoded: dict[str, Any] = msgspec.json.decode(_ENCODER.encode(_without_brokers(image)))
     del encoded["access"], encoded["quotas"]
     return encoded
 
 
 def _without_level(image: ClusterImage) -> dict[str, Any]:
-    """Returns the image as JSON, without what `_without_access` lacks, and without the feature level."""
+    """Returns the image as JSON for format 8: without feature level, users, tokens, ACLs and quotas."""
     encoded = _without_access(image)
     del encoded["level"]
     return encoded
 
 
 def _without_recovery_ids(image: ClusterImage) -> dict[str, Any]:
-    """Returns the image as JSON, without what `_without_level` lacks, and without the ids of recoveries."""
+    """Returns the image as JSON for format 7: as format 8, and recoveries without ids."""
     encoded = _without_level(image)
     for recovery in encoded["recoveries"]:
         del recovery["recovery_id"]
@@ -162,7 +162,7 @@ def _without_recovery_ids(image: ClusterImage) -> dict[str, Any]:
 
 
 def _without_losses(image: ClusterImage) -> dict[str, Any]:
-    """Returns the image as JSON, without all that formats before the seventh lack."""
+    """Returns the image as JSON for format 6: as format 7, and partitions without losses and regroupings."""
     encoded = _without_recovery_ids(image)
     for topic in encoded["topics"].values():
         for partition in topic["partitions"]:
@@ -171,7 +171,8 @@ def _without_losses(image: ClusterImage) -> dict[str, Any]:
 
 
 def _without_since(image: ClusterImage) -> dict[str, Any]:
-    """Returns the image as JSON, without all that formats before the sixth lack."""
+    """Returns the image as JSON for format 5: as format 6, without the positions of assignments and without
+    recoveries."""
     encoded = _without_losses(image)
     for topic in encoded["topics"].values():
         for partition in topic["partitions"]:
@@ -192,7 +193,7 @@ def _without_brokers(image: ClusterImage) -> ClusterImage:
 
 
 def decode_image(data: bytes) -> ClusterImage:
-    """Returns the image that was encoded. Raises `SnapshotUnreadable`."""
+    """Returns the image that the bytes encode. Raises `SnapshotUnreadable`."""
     try:
         version = msgspec.json.decode(data, type=_Header).format
         if version == FORMAT:
@@ -242,7 +243,7 @@ def decode_image(data: bytes) -> ClusterImage:
 
 
 def _with_since(image: ClusterImage) -> ClusterImage:
-    """Returns the image of an older format: its replicas are there since the beginning, as far as anybody knows."""
+    """Returns the image of an older format, in which all replicas are taken to be assigned since the beginning."""
     return replace(
         image,
         topics=in_order(

@@ -1,4 +1,4 @@
-"""The active controller's own initiatives, looked at in each tick. Pure."""
+"""The active controller's own commands, which it issues at its periodic tick. Pure."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tidelog.model.cluster import ClusterImage
 
 
 def overdue(image: ClusterImage, sessions: Sessions, now_s: float) -> list[FenceBroker]:
-    """Returns commands that fence the live brokers that were not heard of for a session's time."""
+    """Returns commands that fence the live brokers whose sessions have expired."""
     return [FenceBroker(node, broker_epoch) for node, broker_epoch in sessions.expired(image, now_s)]
 
 
 def preferred_election(image: ClusterImage, config: BrokerConfig) -> ElectLeaders | None:
-    """Returns the command that elects preferred leaders that are in sync; None if it would change nothing, or is not
-    wanted."""
+    """Returns the command that elects preferred leaders that are in sync; None if it would change nothing, or is turned
+    off."""
     if not config.auto_leader_rebalance_enable:
         return None
     command = ElectLeaders(ElectionType.PREFERRED)
@@ -27,7 +27,7 @@ def preferred_election(image: ClusterImage, config: BrokerConfig) -> ElectLeader
 
 
 def fresh_stamps(image: ClusterImage, sessions: Sessions) -> NoteStamps | None:
-    """Returns the command that records time marks which brokers have told; None if the metadata have them all."""
+    """Returns the command that records the brokers' reported time marks; None if the metadata have them all."""
     brokers = [(broker, sessions.of(node)) for node, broker in image.brokers.items()]
     stamps = [
         Stamped(broker.node_id, broker.epoch, session.stamp)
@@ -40,10 +40,10 @@ def fresh_stamps(image: ClusterImage, sessions: Sessions) -> NoteStamps | None:
 def next_snapshot(
     image: ClusterImage, sessions: Sessions, *, every_records: int
 ) -> TakeSnapshot | AgreeSnapshot | None:
-    """Returns the command that agrees on the newest snapshot, if a majority of the voters report the same root hash;
-    else the one that has a new snapshot taken, if the log has grown; else None.
+    """Returns the command that records agreement on the newest snapshot, if a majority of the voters report the same
+    root hash; else the command to write a new snapshot, if the log has grown by `every_records`; else None.
 
-    A snapshot that voters disagree about is never agreed: one of them has gone astray, and the log must stay until a
+    A snapshot about which voters disagree is never agreed: one of them has diverged, and the log must stay until a
     later snapshot finds a majority.
     """
     if image.snapshot_agreed < image.snapshot_position:

@@ -1,16 +1,15 @@
-"""The voters that the metadata log should have: a pure policy, asked at each tick of the active controller.
+"""The policy for the voters of the metadata log, evaluated at each tick of the active controller. Pure.
 
 It wants three voters, or as many as the cluster was founded with if those were more, and changes the set by one voter
 at a time. In this order:
 
-1. A voter that can never come back goes: its disk was replaced, or its broker was removed.
-2. Voters are added until there are as many as wanted; from an odd number only if there are candidates for two steps.
-3. A voter that was silent for `controller.voter.replace.ms` goes, if a candidate can replace it.
+1. A voter that can never come back is removed: its disk was replaced, or its broker was removed.
+2. Voters are added up to the wanted number; from an odd number only if there are candidates for two steps.
+3. A voter that was silent for `controller.voter.replace.ms` is removed, if a candidate can replace it.
 
-Nothing changes while the live voters are no majority. Those that go are none of the live ones, so the live voters are a
-majority of the set after a change, too.
-Candidates are live brokers that are no voters and have applied nearly all of the metadata log; of these, one from the
-rack with the fewest voters, the lowest node id first.
+Nothing changes while the live voters are no majority. Only voters that are not live are removed, so the live voters are
+a majority of the set after a change, too. Candidates are live brokers that are no voters and have applied nearly all of
+the metadata log; of these, one from the rack with the fewest voters, the lowest node id first.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ from tidelog.model.ids import NodeId
 
 VOTERS_WANTED = 3
 BEHIND_RECORDS_MAX = 1_000
-"""A candidate that is further behind the end of the metadata log has yet to catch up."""
+"""The most records by which a candidate may be behind the end of the metadata log."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeVoters:
-    """The present voters are to be one more, or one (by its voter id) less."""
+    """A change of the metadata log's voters: one is added, or one is removed by its voter id."""
 
     add: Voter | None = None
     remove: int | None = None
@@ -39,7 +38,8 @@ class ChangeVoters:
 def next_step(
     image: ClusterImage, sessions: Sessions, now_s: float, *, replace_ms: int
 ) -> ChangeVoters | AssignVoter | None:
-    """Returns the next change of voters, or None if nothing is to change."""
+    """Returns the next change of voters, or the assignment of a voter id that it needs first; None if nothing is to
+    change."""
     # A change of voters is itself a value that the present voters must choose.
     if not _can_decide(image):
         return None
@@ -87,7 +87,7 @@ def _step_to_add(image: ClusterImage, broker: BrokerInfo) -> ChangeVoters | Assi
 
 
 def _candidates(image: ClusterImage, sessions: Sessions) -> list[BrokerInfo]:
-    """Returns the brokers that could be added as voters, the best first."""
+    """Returns the brokers that could be added as voters, in order of preference."""
     voting = [voter.node_id for voter in image.voters]
     racks = [broker.rack for broker in image.brokers.values() if broker.node_id in voting]
     candidates = []

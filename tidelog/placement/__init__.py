@@ -1,1 +1,1 @@
-"""Placement: pure functions from brokers and counts to the brokers that hold each partition."""
+"""Placement: pure functions that decide which brokers hold each partition's replicas."""

@@ -1,17 +1,17 @@
-"""Spreading what brokers hold evenly, with the fewest moves: a minimum-cost flow, found path by path.
+"""Balances the load of brokers with the fewest moves: a minimum-cost flow, found path by path.
 
 Items (partitions) are each held by some brokers (their replicas, or their leader). A move takes an item from one broker
-to another that does not hold it. Wanted, in this order: nothing is left on brokers that leave; loads are as equal as
+to another that does not hold it. The goals, in this order: nothing remains on brokers that leave; loads are as equal as
 the rules permit (the least sum of squares, which is floor and ceiling of the mean wherever that can be reached); the
-fewest items end up where they were not before.
+fewest items end up on brokers that did not hold them before.
 
 First come direct moves, from the fullest broker to the emptiest. Where items cannot be chosen freely, a direct move may
 not exist, or may have been a bad one. Then a chain helps: a gives an item to b, and b another one to c. Chains are
-shortest paths between brokers in the residual network of the flow. The loads' cost is convex, so when no chain improves
-anything, nothing does (Ahuja, Magnanti, Orlin, "Network Flows", 1993, theorem 3.8 and section 14.4).
+shortest paths between brokers in the residual network of the flow. The loads' cost is convex, so the distribution is
+optimal when no chain improves it (Ahuja, Magnanti, Orlin, "Network Flows", 1993, theorem 3.8 and section 14.4).
 
-That is exact if the rules are those of a network: at most, or at least, one replica of a partition in each rack. A rule
-that is not ("two of three racks, as now") is kept all the same; only the fewest moves are then no longer certain.
+That is exact if the rules are those of a network: at most, or at least, one replica of a partition in each rack.
+Another rule ("two of three racks, as now") is kept as well, but then the number of moves may not be the fewest.
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ class Rules(Protocol):
         ...
 
     def is_bound(self, source: int, target: int) -> bool:
-        """Returns True if such a move changes what other moves of the same item are allowed: it leaves a rack."""
+        """Returns True if such a move changes which other moves of the same item are allowed, because the item leaves a
+        rack."""
         ...
 
 
 class _Step(NamedTuple):
-    """The last move of a chain, `item` from `source` to `target`; `cost` and `hops` are the whole chain's."""
+    """The last move of a chain, `item` from `source` to `target`; `cost` and `hops` are those of the whole chain."""
 
     cost: int
     hops: int
@@ -48,7 +49,8 @@ class _Step(NamedTuple):
 
 
 class Balancer:
-    """Items 0 to n - 1, held by brokers; `groups` (topics) are kept even as well, as far as that costs nothing."""
+    """Balances items 0 to n - 1, which brokers hold. Each of the `groups` (topics) is spread evenly as well, as far as
+    that costs no move."""
 
     def __init__(
         self,
@@ -69,9 +71,9 @@ class Balancer:
         self._items: dict[int, dict[int, dict[int, None]]] = {node: {} for node in nodes}
         """The items of each broker, by group."""
         self._taken: dict[int, dict[int, None]] = {node: {} for node in nodes}
-        """The items of each broker that it did not hold at first."""
+        """The items that each broker holds now and did not hold at first."""
         self._given: dict[int, dict[int, None]] = {node: {} for node in nodes}
-        """The items that each broker held at first and holds no more."""
+        """The items that each broker held at first and does not hold now."""
         self._loads = dict.fromkeys(nodes, 0)
         self._group_loads: Counter[tuple[int, int]] = Counter()
         for item, brokers in enumerate(held):
@@ -87,7 +89,7 @@ class Balancer:
         return sum(len(items) for items in self._taken.values())
 
     def settle(self) -> None:
-        """Moves items until no move or chain of moves makes anything better."""
+        """Moves items until no move or chain of moves improves the distribution."""
         stuck: set[tuple[int, int]] = set()
         while self._move_directly(stuck):
             pass
@@ -104,8 +106,8 @@ class Balancer:
     # -- direct moves --------------------------------------------------------------------------------------------
 
     def _move_directly(self, stuck: set[tuple[int, int]]) -> bool:
-        """Makes one move from as full a broker as possible to as empty a one as possible. Returns False if there is
-        none."""
+        """Makes one move from the fullest possible broker to the emptiest possible one. Returns False if there
+        is none."""
         # A broker that gives never takes, and the reverse: so no assignment with these loads has fewer moves.
         targets = sorted((node for node in self._staying if not self._given[node]), key=self._loads.__getitem__)
         for source in self._sources():
@@ -131,7 +133,7 @@ class Balancer:
         yield from sorted(self._staying, key=lambda node: (-self._loads[node], node))
 
     def _relief(self, source: int, target: int) -> int:
-        """Returns half of the fall of the sum of squares if `source` gives an item to `target`; 1 for a broker that
+        """Returns half of the decrease of the sum of squares if `source` gives an item to `target`; 1 if `source`
         leaves."""
         if source in self._leaving:
             return 1
@@ -139,8 +141,8 @@ class Balancer:
         return self._loads[source] - self._loads[target] - 1
 
     def _best_item(self, source: int, target: int) -> int | None:
-        """Returns the item with the most merit, of the topic that is least even between the two brokers; None if none
-        may move."""
+        """Returns the item with the most merit to move from `source` to `target`, of the topic that is least even
+        between them; None if no item may move."""
         by_group = self._items[source]
         groups = sorted(
             by_group, key=lambda group: (self._group_loads[group, target] - self._group_loads[group, source], group)
@@ -162,8 +164,8 @@ class Balancer:
     # -- chains --------------------------------------------------------------------------------------------------
 
     def _improve(self) -> bool:
-        """Makes the moves of the best chain from the first broker with a chain that makes anything better. Returns
-        False if there is none."""
+        """Makes the moves of the best improving chain that starts at the first broker with one. Returns False if there
+        is none."""
         for source in self._sources():
             chains = [step for step in self._chains(source).values() if step.target in self._staying]
             if not chains:
@@ -177,14 +179,16 @@ class Balancer:
         return False
 
     def _gain(self, source: int, target: int) -> int:
-        """Returns the change of the loads' cost by a chain of moves; the less, the better."""
+        """Returns the change of the loads' cost by a chain of moves from `source` to `target`; negative is an
+        improvement."""
         if source in self._leaving:
             # Below any other gain, so that leaving brokers are emptied first.
             return self._loads[target] - sum(self._loads.values()) - 1
         return self._loads[target] + 1 - self._loads[source]
 
     def _chains(self, start: int) -> dict[int, _Step]:
-        """Returns the cheapest chain to each broker, and the shortest of these (Bellman and Ford, with a queue)."""
+        """Returns the cheapest chain of moves from `start` to each broker, the shortest of equals (Bellman-Ford with a
+        queue)."""
         chains: dict[int, _Step] = {}
         waiting = deque([start])
         while waiting:
@@ -220,7 +224,7 @@ class Balancer:
         return None
 
     def _cost(self, item: int, source: int, target: int) -> int:
-        """Returns the change in the number of moved items: -1, 0 or 1."""
+        """Returns the change in the number of moved items by a move: -1, 0 or 1."""
         return (target not in self._first[item]) - (source not in self._first[item])
 
     def _is_allowed(self, item: int, source: int, target: int, bound_items: set[int]) -> bool:

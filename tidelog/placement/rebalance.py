@@ -1,15 +1,16 @@
-"""Planning moves after brokers came or go: as few replicas as possible, then leaders, then followers of each leader.
+"""Plans reassignments after brokers were added or removed: as few moved replicas as possible, then balanced leaders,
+then balanced first followers.
 
 Assignments are never computed anew from the rule for new topics: from five brokers to six it would move 23 of the 45
 replicas of 15 partitions, where 7 suffice. Three passes, each even and each with the fewest changes (`balancer`):
 
 1. *Replicas.* Each remaining broker gets the floor or the ceiling of the mean. A partition keeps the number of racks
-   that it is spread over, as far as the brokers that remain have as many. This pass alone moves data.
+   that it is spread over, as far as the remaining brokers have as many. This pass alone moves data.
 2. *Preferred leaders*, as even as the replicas permit, by reordering replica lists.
-3. *First followers.* For each leader, those that would take over from it are as different as possible, so that a failed
-   broker's load goes to all others.
+3. *First followers.* For each leader, the replicas that would take over from it are spread over as many brokers as
+   possible, so that a failed broker's load goes to all others.
 
-A plan is a value. Nothing here carries it out.
+The plan is only computed here; `controller.moves` makes commands of it.
 """
 
 from __future__ import annotations
@@ -46,13 +47,13 @@ class Reassignment(NamedTuple):
 
     @property
     def removing(self) -> tuple[int, ...]:
-        """Returns the brokers that drop their copy once the others have theirs."""
+        """Returns the brokers that drop their copy once the new ones have theirs."""
         return tuple(node for node in self.old if node not in self.new)
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The load of a broker: its replicas, and how many of them are preferred leaders."""
+    """The load of a broker: the number of its replicas, and of the preferred leaders among them."""
 
     replicas: int
     leaders: int
@@ -62,9 +63,9 @@ class Load:
 class Plan:
     """The reassignments of a rebalance, in the order of their partitions, and their cost and effect.
 
-    Carrying it out makes `replica_moves` copies. With `lower_bound` copies every broker would have the floor or ceiling
-    of the mean, if each replica could go anywhere; the two differ only where racks, or partitions with a replica at the
-    emptier brokers already, force a move more or an evenness less.
+    Carrying it out copies `replica_moves` replicas. `lower_bound` copies would give every broker the floor or ceiling
+    of the mean, if each replica could go anywhere; more are needed, or the result is less even, only where racks, or
+    replicas that the emptier brokers hold already, restrict the moves.
     """
 
     reassignments: tuple[Reassignment, ...]
@@ -78,7 +79,8 @@ class Plan:
 def plan_rebalance(
     current: Sequence[Assignment], brokers: Sequence[UsableBroker], leaving: Sequence[UsableBroker] = ()
 ) -> Plan:
-    """Returns the plan that spreads `current` over `brokers` (those that stay or join) and takes all from `leaving`.
+    """Returns the plan that spreads `current` over `brokers` (those that stay or join) and moves all replicas off
+    `leaving`.
 
     Raises `InvalidRequest` if a partition has more replicas than brokers remain, if only some brokers have a rack, or
     if a replica is on a broker that neither stays nor leaves.
@@ -131,8 +133,8 @@ class _EvenedReplicas(NamedTuple):
 
 
 class _RackRules:
-    """The rules of moves of replicas: a partition stays spread over as many racks as it is, or as the remaining brokers
-    have. A move is better if the partition is then spread over more, and if it does not move the leader."""
+    """The rules of moves of replicas: a partition stays spread over its present number of racks, or over as many as the
+    remaining brokers have. Moves that increase that number, or that do not move the leader, are preferred."""
 
     def __init__(
         self, current: Sequence[Assignment], brokers: Sequence[UsableBroker], leaving: Sequence[UsableBroker]
@@ -187,7 +189,8 @@ def _replaced(old: tuple[int, ...], holders: Collection[int]) -> tuple[int, ...]
 
 
 class _ListRules:
-    """The rules of choosing the broker for a slot of a list: it has a copy, and is in none of the slots before."""
+    """The rules of choosing the broker for a position of a replica list: it has a copy, and is at no earlier
+    position."""
 
     def __init__(self, candidates: Sequence[tuple[int, ...]]) -> None:
         self._candidates = candidates
@@ -241,7 +244,7 @@ def _even_choice(
 
 
 def _swapped(replicas: tuple[int, ...], slot: int, node: int) -> tuple[int, ...]:
-    """Returns the list with `node` and the broker at `slot` in each other's places."""
+    """Returns the list in which `node` and the broker at `slot` have changed places."""
     replaced = replicas[slot]
     return tuple({replaced: node, node: replaced}.get(replica, replica) for replica in replicas)
 
@@ -250,7 +253,7 @@ def _swapped(replicas: tuple[int, ...], slot: int, node: int) -> tuple[int, ...]
 
 
 def _topics(current: Sequence[Assignment]) -> list[int]:
-    """Returns the number of each partition's topic; topics count in the order of their first appearance."""
+    """Returns the number of each partition's topic; topics are numbered in the order of their first appearance."""
     numbers: dict[str, int] = {}
     return [numbers.setdefault(partition.topic, len(numbers)) for partition, _ in current]
 

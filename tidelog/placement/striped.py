@@ -1,4 +1,4 @@
-"""Placing new partitions: striped over the brokers, shifted at each round, spread over racks.
+"""Places new partitions: striped over the brokers, shifted at each round, spread over racks.
 
 With n brokers in order of their ids, partition p's preferred replica goes to broker i = (start + p) mod n, and its
 replica j to broker (i + 1 + ((k + j - 1) mod (n - 1))) mod n, where k = p div n counts the rounds. That is Kafka's
@@ -12,8 +12,8 @@ partitions differ: when it fails, its load goes to all others.
     2nd        p4 p8 p12    p0 p9 p13    p1 p5 p14    p2 p6 p10    p3 p7 p11
     3rd        p3 p7 p11    p4 p8 p12    p0 p9 p13    p1 p5 p14    p2 p6 p10
 
-With racks, the brokers are ordered rack by rack in turn, the shift counts in racks, and a broker is passed over while
-its rack has a replica and another rack has none. The rule is for new partitions only: assignments are stored, and never
+With racks, the brokers are ordered rack by rack in turn, the shift counts in racks, and a broker is skipped while its
+rack has a replica and another rack has none. The rule is for new partitions only: assignments are stored, and never
 computed again, because that would move most of the data after a change of brokers.
 """
 
@@ -50,8 +50,8 @@ def assigned_replicas(
 
 
 def arrange(brokers: Sequence[UsableBroker]) -> list[UsableBroker]:
-    """Returns the brokers in the order in which partitions go round: by id; with racks, the racks in turn. Raises
-    `InvalidRequest` if only some have a rack."""
+    """Returns the brokers in the order in which partitions are dealt out: by id; with racks, one of each rack in turn.
+    Raises `InvalidRequest` if only some have a rack."""
     by_rack: dict[str | None, list[UsableBroker]] = {}
     for broker in sorted(brokers, key=lambda broker: (broker.rack or "", broker.node_id)):
         by_rack.setdefault(broker.rack, []).append(broker)
@@ -95,6 +95,7 @@ def _keeps_spread(candidate: UsableBroker, chosen: list[UsableBroker], rack_coun
 
 
 def least_leading(ordered: Sequence[UsableBroker], leaders: Sequence[int]) -> int:
-    """Returns the index of the broker that leads the fewest partitions, the first of equals. New topics start there."""
+    """Returns the index of the broker that leads the fewest partitions, the first of equals. A new topic's first
+    partition goes there."""
     counts = [leaders.count(broker.node_id) for broker in ordered]
     return counts.index(min(counts))

@@ -32,8 +32,8 @@ class HeartbeatAnswer(msgspec.Struct, frozen=True, tag=True, gc=False, omit_defa
     number: Natural
     beat: Natural
     free_ms: Natural | None = None
-    """Milliseconds since the end of the last lease that the sender granted to an earlier term; None if it is too old to
-    report that."""
+    """Milliseconds since the end of the last lease that the sender granted to an earlier term; None if the sender's
+    version does not report it."""
 
 
 class PreVote(msgspec.Struct, frozen=True, tag=True, gc=False):

@@ -1,4 +1,5 @@
-"""The active controller at work: decides commands in groups, has their records agreed on, answers their askers.
+"""The active controller's code with I/O: decides commands in groups, appends their records to the metadata log, and
+answers.
 
-The shell lives here; the pure core (commands, decisions, records, image) is `tidelog.controller`.
+The pure part (commands, decisions, records, image) is `tidelog.controller`.
 """

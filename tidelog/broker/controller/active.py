@@ -1,8 +1,8 @@
 """The active controller: the broker that leads the metadata log decides for the cluster (Kafka's QuorumController).
 
-Every broker has one of these; it acts between `on_elected` and `on_lost`. One task decides: it takes all the commands
-that wait, decides each on the image that those before it leave, and has the records of all agreed on in one append.
-Answers are given when the records are agreed and applied, never before, so a decision that was lost was never told.
+Every broker has an instance; it is active between `on_elected` and `on_lost`. One task decides: it takes all waiting
+commands, decides each on the image that those before it leave, and appends the records of all in one append. Answers
+are given when the records are committed and applied, never before, so no answer tells of a decision that was lost.
 
     handle -> queue -> decide, decide, ... -> append (one) -> applied -> answers -> wait until all live brokers applied
 
@@ -57,17 +57,18 @@ from tidelog.model.errors import ControllerLost, ImplausibleNumber, NotControlle
 from tidelog.model.ids import NodeId
 
 COMMANDS_MAX = 1_000
-"""Commands that may be under way at one time, waiting ones included."""
+"""The most commands in progress at one time, waiting ones included."""
 GROUP_MAX = 64
-"""Commands whose records go into one append."""
+"""The most commands whose records go into one append."""
 COMMAND_S_MAX = 10.0
 APPLIED_S_MAX = 5.0
-"""How long an answer waits for the slowest live broker to see what was decided."""
+"""Seconds that an answer waits at most for the slowest live broker to apply the decision."""
 AHEAD_MAX = 2**32
-"""How much further than all that is known here a broker may be, before nobody believes it."""
+"""The most records by which a broker's reported position may be ahead of this controller's; a larger number is refused
+as implausible."""
 TICKS_PER_HEARTBEAT = 4
 EARLY_S = 0.001
-"""A timer may fire so much too early: an event loop counts in whole milliseconds."""
+"""Seconds by which a timer may fire too early: an event loop counts in whole milliseconds."""
 
 AWAITED = (
     CreateTopic,
@@ -81,15 +82,15 @@ AWAITED = (
     HandOver,
     AlterReassignments,
 )
-"""Answered only when every live broker has applied them: the next request to any broker sees what they did."""
+"""The commands that are answered only when every live broker has applied their records, so that the next request to any
+broker sees the effect."""
 
 logger = structlog.get_logger("tidelog.controller")
 
 
 class ActiveController:
-    """The active controller's shell on one broker. `run` is its task; `image` gives the broker's image, which the log's
-    `append` has advanced.
-    """
+    """The active controller on one broker. `run` is its task; `image` returns the broker's image, which the log's
+    `append` has advanced."""
 
     def __init__(
         self,
@@ -99,7 +100,7 @@ class ActiveController:
         config: BrokerConfig,
         spoken: Callable[[], Sequence[SpokenLevels]],
     ) -> None:
-        """`spoken` gives the feature levels that this broker speaks, and those that it hears of."""
+        """`spoken` returns the feature levels that this broker supports, and those of the brokers connected to it."""
         self._node_id = node_id
         self._log = log
         self._image = image
@@ -115,8 +116,8 @@ class ActiveController:
         self._open = 0
         self._ended: dict[NodeId, int] = {}
         self._leaving: dict[NodeId, int] = {}
-        """The brokers that have asked to hand over what they lead, with their epochs. They stay live until they stop,
-        and are given nothing to lead meanwhile."""
+        """The brokers that have asked to hand over their leaderships, with their epochs. They stay live until they
+        stop, and are not elected meanwhile."""
         self._term: LeadCluster | None = None
         self._is_serving = False
         self._tick_at = 0.0
@@ -127,19 +128,19 @@ class ActiveController:
 
     @property
     def is_active(self) -> bool:
-        """True while this broker decides for the cluster."""
+        """True while this broker is the active controller and serves commands."""
         return self._is_serving
 
     @property
     def decides(self) -> bool:
-        """True from its election on, when it has applied the whole log; it may not serve yet."""
+        """True from this broker's election as controller on, when it has applied the whole log, although it may not
+        serve yet."""
         return self._term is not None
 
     @property
     def lags(self) -> dict[NodeId, int]:
-        """Returns by how many records each live broker is behind in applying the metadata log; empty if this broker is
-        not the active controller.
-        """
+        """Returns the number of records by which each live broker is behind in applying the metadata log; empty if this
+        broker is not the active controller."""
         image = self._image()
         sessions = {broker.node_id: self._sessions.of(broker.node_id) for broker in image.live_brokers}
         positions = {node: session.position for node, session in sessions.items() if session is not None}
@@ -148,14 +149,16 @@ class ActiveController:
         )
 
     def on_elected(self, epoch: int, cluster_id: str) -> None:
-        """This broker leads the metadata log, and has applied all of it; a cluster that has no id yet gets this one."""
+        """Begins a term under `epoch`: this broker leads the metadata log, and has applied all of it. A cluster without
+        an id gets `cluster_id`."""
         level = min(one.levels.highest for one in self._spoken())
         self._term = LeadCluster(self._node_id, epoch, cluster_id, level)
         self._is_serving = False
         self._work.set()
 
     def on_lost(self) -> None:
-        """It leads no more. What waits was not begun; what was begun, the log's `append` tells."""
+        """Ends the term: this broker does not lead the metadata log any more. Waiting commands fail; for those begun,
+        the log's `append` raises."""
         self._term = None
         self._is_serving = False
         for request in self._queue:
@@ -167,10 +170,10 @@ class ActiveController:
         return NotController(f"node {self._node_id} is not the active controller; nothing was done, ask again")
 
     def on_peer_down(self, node_id: int) -> None:
-        """Has a broker fenced whose process has surely ended, since its host refuses connections: the end of its
-        session need not be waited for.
+        """Has a broker fenced whose process has surely ended, since its host refuses connections; its session need not
+        expire first.
 
-        Remembered until this broker decides: often it was the controller that ended.
+        The report is kept until this broker is the active controller: often it was the controller that ended.
         """
         broker = self._image().brokers.get(NodeId(node_id))
         if broker is not None:
@@ -180,8 +183,8 @@ class ActiveController:
     # -- commands ----------------------------------------------------------------------------------------------------
 
     async def handle(self, command: Command, *, seconds_max: float = COMMAND_S_MAX) -> CommandAnswer:
-        """The answer to a command. Raises what `decide` raises, and `NotController`, `Overloaded`: nothing was done;
-        `ControllerLost`: whether it was done is unknown, and it may be repeated."""
+        """Returns the answer to a command. Raises the errors of `decide`; `NotController` or `Overloaded` if nothing
+        was done; `ControllerLost` if the outcome is unknown and the command may be repeated."""
         if self._term is None:
             raise self._not_controller()
         if isinstance(command, MetadataApplied | ReportSilence):
@@ -221,7 +224,8 @@ class ActiveController:
             raise Overloaded("the controller did not come to it in time; nothing was done, try again") from None
 
     def _from_leaving(self, command: HandOver) -> HandOver:
-        """Raises `StaleBrokerEpoch`, `BrokerRemoved`, `NotController`."""
+        """Records that the broker is about to stop, and returns the command with all such brokers. Raises
+        `StaleBrokerEpoch`, `BrokerRemoved`, `NotController`."""
         broker = registered_broker(self._image(), command.node_id, command.broker_epoch)
         self._leaving[broker.node_id] = broker.epoch
         return msgspec.structs.replace(command, leaving=self._still_leaving())
@@ -232,11 +236,11 @@ class ActiveController:
         return list(self._leaving)
 
     def _hear(self, heartbeat: BrokerHeartbeat) -> CommandAnswer | None:
-        """Notes a heartbeat. Returns the answer if nothing has to be decided. Raises `StaleBrokerEpoch`,
-        `NotController`.
+        """Records a heartbeat. Returns the answer, or None if the heartbeat needs a decision. Raises
+        `StaleBrokerEpoch`, `NotController`.
 
-        The answer lets the broker serve as a leader for a while, so it must not come from a controller of the past,
-        which has hung and does not know yet that there is another; nor while that broker is being fenced.
+        The answer lets the broker serve as a leader for a while, so it must not come from a deposed controller that has
+        hung and does not know of its successor; nor be given while that broker is being fenced.
         """
         if not self._log.has_lease:
             raise self._not_controller()
@@ -253,7 +257,7 @@ class ActiveController:
         return msgspec.structs.replace(answer, position=known_at, clock_offset_ms=offset_ms)
 
     def noted(self, report: MetadataApplied | ReportSilence) -> None:
-        """Takes what a broker says without waiting for an answer. Raises `ImplausibleNumber`."""
+        """Takes a broker's report that needs no answer. Raises `ImplausibleNumber`."""
         if isinstance(report, ReportSilence):
             self._note_silence(report)
         elif self._is_serving:
@@ -261,7 +265,7 @@ class ActiveController:
             self._note(report)
 
     def _note_silence(self, report: ReportSilence) -> None:
-        """Notes a broker's report that another one neither answers it nor gives a sign of life."""
+        """Records a broker's report that another broker neither answers it nor gives a sign of life."""
         if self._is_serving:
             now_s = asyncio.get_running_loop().time()
             self._sessions.witnessed(report.silent_node, report.silent_epoch, report.node_id, now_s)
@@ -280,7 +284,8 @@ class ActiveController:
         self._progress.wake_all()
 
     async def _until_applied(self, position: int) -> None:
-        """Waits for the live brokers; not for ever, since one that lags is fenced, or catches up, by itself."""
+        """Waits until the live brokers have applied the metadata up to `position`, for at most `APPLIED_S_MAX`
+        seconds."""
         try:
             async with asyncio.timeout(APPLIED_S_MAX):
                 while self._is_serving and not self._is_applied(position):
@@ -299,7 +304,7 @@ class ActiveController:
     # -- deciding ----------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Decides, until cancelled."""
+        """Decides commands until cancelled."""
         while True:
             await self._wait_for_work(self._tick_at if self._is_serving else None)
             if self._term is not None and not self._is_serving:
@@ -326,7 +331,7 @@ class ActiveController:
         return ended + [self._queue.popleft() for _ in range(min(len(self._queue), GROUP_MAX))]
 
     async def _begin(self, term: LeadCluster) -> None:
-        """Takes office: the term's first record, and a whole session for every broker."""
+        """Begins a term: appends its first record, and begins a session for every broker."""
         request = Request(term)
         await self._decide([request])
         if self._term is not term:
@@ -343,7 +348,7 @@ class ActiveController:
             await asyncio.sleep(self._tick_s)
 
     async def _decide(self, requests: Sequence[Request]) -> None:
-        """Decides on each, appends the records of all, then answers all."""
+        """Decides the requests in order, appends the records of all, then answers all."""
         term = self._term
         group = Group(requests, self._image(), self._config)
         losers = deposed(self._image(), group.records)
@@ -383,8 +388,8 @@ class ActiveController:
             await self._do(step)
 
     async def _balance(self, now_s: float) -> None:
-        """Gives partitions back to their preferred leaders, now and then; not at once, since brokers that came back a
-        moment ago are about to fetch, and clients to find their leaders."""
+        """Elects preferred leaders periodically; not at once, since brokers that came back a moment ago are still
+        catching up, and clients are still looking for their leaders."""
         if now_s < self._balance_at or self._still_leaving():
             return
         self._balance_at = now_s + self._config.leader_imbalance_check_interval_seconds
@@ -394,7 +399,7 @@ class ActiveController:
             await self._do(election)
 
     async def _note_stamps(self, now_s: float) -> None:
-        """Has the brokers' newest time marks agreed on, all in one record."""
+        """Records the brokers' newest time marks in the metadata, all in one record."""
         if now_s < self._stamps_at:
             return
         stamps = fresh_stamps(self._image(), self._sessions)
@@ -417,8 +422,8 @@ class ActiveController:
 
 
 def _check_progress(image: ClusterImage, report: BrokerHeartbeat | MetadataApplied) -> None:
-    """Raises `ImplausibleNumber` if no broker can have come so far: what it says of its directory is written down, and
-    would find a directory old that is not."""
+    """Raises `ImplausibleNumber` if a broker reports a position that no broker can have reached, since recording it
+    would make a good directory look old later."""
     broker = image.brokers.get(NodeId(report.node_id))
     numbers = [("position", report.position, image.position)]
     if isinstance(report, BrokerHeartbeat):

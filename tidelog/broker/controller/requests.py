@@ -1,4 +1,4 @@
-"""Commands on their way through the active controller: decided in groups, answered together."""
+"""Commands in the active controller: decided in groups, and answered together."""
 
 from __future__ import annotations
 
@@ -17,25 +17,27 @@ from tidelog.model.errors import TidelogError
 
 
 class Request:
-    """A command, and the answer that somebody may be waiting for."""
+    """A command, and the future for its answer."""
 
     def __init__(self, command: Command, judge: Judge | None = None) -> None:
-        """Without a `judge` anybody may give it, or it is the controller's own."""
+        """`judge` checks the caller's rights. It is None if authorization is off, or for the controller's own
+        commands."""
         self.command = command
         self.judge = judge
         self.answer: asyncio.Future[CommandAnswer] = asyncio.get_running_loop().create_future()
         self.is_begun = False
-        """True once it may have an effect: a timeout is then an unknown outcome."""
+        """True once the command may have an effect, so that a timeout leaves its outcome unknown."""
 
     def fail(self, error: TidelogError) -> None:
-        """Fails the command with `error`; marks the error as seen, since its sender may wait no longer."""
+        """Fails the command with `error`; marks the error as retrieved, since the sender may not be waiting any
+        more."""
         if not self.answer.done():
             self.answer.set_exception(error)
             self.answer.exception()
 
 
 class Group:
-    """Requests decided one after the other, each on the image that those before it leave; one append for all."""
+    """A group of requests, decided in order, each on the image that those before it leave, with one append for all."""
 
     def __init__(self, requests: Sequence[Request], image: ClusterImage, config: BrokerConfig) -> None:
         self.records: list[MetadataRecord] = []
@@ -57,7 +59,7 @@ class Group:
             image = apply_all(image, decision.records, image.position)
 
     def answer(self, offset: int) -> None:
-        """Answers each request, now that the records are in the log, the first at `offset`."""
+        """Answers each request, now that the group's records are in the log, the first at `offset`."""
         image = self._image
         for request, outcome in self._outcomes:
             if isinstance(outcome, TidelogError):

@@ -1,4 +1,5 @@
-"""Primary-backup partitions at work: leader, follower, fetch sessions, the replication service, settlement.
+"""Primary-backup partitions, the code with I/O: leader, follower, fetch sessions, the replication service, settlement
+of damage, and the messages that replicas exchange.
 
-The shells of `tidelog.replication.isr` live here, and the messages that they exchange.
+The state machines that it drives are in `tidelog.replication.isr`.
 """

@@ -1,7 +1,8 @@
 """A follower process's incremental fetch session (KIP-227), as the leader keeps it between fetches.
 
-A question about a partition is *open* until it is answered, and *ready* when it can be. One that the throttle does not
-let through yet is *held*; one of which only the high watermark has advanced goes along with the next answer.
+A question is a follower's fetch of one partition, from one offset. It is *open* until it is answered, and *ready* when
+it can be answered. A question that the throttle does not let through yet is *held*; one for which only the high
+watermark has advanced is answered along with the next answer.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from tidelog.replication.isr.events import FetchVerdict
 
 @dataclass(slots=True)
 class Question:
-    """A follower's question about one partition."""
+    """A follower's fetch of one partition, which is open until it is answered."""
 
     state: FollowerState
     verdict: FetchVerdict | FetchStatus
@@ -25,27 +26,28 @@ class Question:
 
 @dataclass(slots=True, eq=False)
 class Session:
-    """The fetch session of one follower process. Everything in `ready`, `held` and `advanced` is in `questions`."""
+    """The fetch session of one follower process. Every partition in `ready`, `held` and `advanced` is in
+    `questions`."""
 
     name: str
     incarnation: str
     is_throttled: Callable[[PartitionId], bool]
     number: int = 0
     granted: int = 0
-    """The bytes of throttled replicas that the follower would take now."""
+    """The bytes of throttled replicas that the follower can take now."""
     questions: dict[PartitionId, Question] = field(default_factory=dict)
     ready: dict[PartitionId, None] = field(default_factory=dict)
     advanced: dict[PartitionId, None] = field(default_factory=dict)
-    """The partitions of which only the high watermark has advanced."""
+    """The partitions with an open question for which only the high watermark has advanced."""
     held: dict[PartitionId, None] = field(default_factory=dict)
-    """There is data for these, and no allowance."""
+    """The partitions with data to send that the throttle does not allow yet."""
     told: dict[PartitionId, tuple[int, int, int]] = field(default_factory=dict)
-    """The leader epoch, the high watermark and the log start of each partition's last answer, if that was one that
-    followers go by: of a refusal, and of an answer to an earlier epoch's question, they take nothing."""
+    """The leader epoch, high watermark and log start offset of each partition's last answer of status OK. Followers
+    ignore these fields in other answers."""
     waiter: asyncio.Future[None] | None = None
 
     def note(self, partition_id: PartitionId, log_end_offset: int) -> None:
-        """Notes that the partition's log, or its high watermark, has advanced."""
+        """Takes note that the partition's log, or its high watermark, has advanced."""
         question = self.questions.get(partition_id)
         if question is None:
             return
@@ -56,19 +58,19 @@ class Session:
             self.advanced[partition_id] = None
 
     def has_data(self, partition_id: PartitionId) -> None:
-        """Makes the question ready, or holds it until the throttle lets it through."""
+        """Makes the partition's question ready, or holds it until the throttle lets it through."""
         if self.is_throttled(partition_id):
             self.held[partition_id] = None
         else:
             self.make_ready(partition_id)
 
     def make_ready(self, partition_id: PartitionId) -> None:
-        """Has the question answered with the next answer, and wakes the fetch that waits."""
+        """Includes the partition in the next answer, and wakes the waiting fetch."""
         self.ready[partition_id] = None
         self.wake()
 
     def tell(self, entry: PartitionFetched) -> None:
-        """Notes what the follower is told of a partition."""
+        """Records the epoch and offsets that an answer tells the follower about a partition."""
         partition_id = PartitionId(TopicId(entry.topic_id), entry.partition)
         # Followers take nothing from any other answer, so the next one has to tell it again.
         if entry.status is FetchStatus.OK:
@@ -77,13 +79,13 @@ class Session:
             self.told.pop(partition_id, None)
 
     def close(self, partition_id: PartitionId) -> None:
-        """Drops the question: it is answered, or asked no more."""
+        """Drops the partition's question, because it is answered or withdrawn."""
         self.questions.pop(partition_id, None)
         self.ready.pop(partition_id, None)
         self.held.pop(partition_id, None)
         self.advanced.pop(partition_id, None)
 
     def wake(self) -> None:
-        """Has the follower's fetch answered now, if one waits."""
+        """Has the follower's waiting fetch answered now, if there is one."""
         if self.waiter is not None and not self.waiter.done():
             self.waiter.set_result(None)

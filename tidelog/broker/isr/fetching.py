@@ -1,7 +1,7 @@
-"""Fetching from one leader: all partitions that this broker follows from it, one fetch at a time (Kafka's
+"""Fetches from one leader: all partitions that this broker follows from it, one fetch at a time (Kafka's
 ReplicaFetcherThread).
 
-While one fetch waits at the leader, the disk makes durable what the last one brought, and reports of that go out at
+While one fetch waits at the leader, the data of the last one is flushed here, and the leader gets a report of that at
 once: so the leader's high watermark never waits for a fetch.
 """
 
@@ -33,7 +33,7 @@ logger = structlog.get_logger("tidelog.replication")
 
 
 class Peers(Protocol):
-    """The part of `PeerNode` that fetching uses."""
+    """The methods of `PeerNode` (the connections to other brokers) that fetching uses."""
 
     async def request(
         self, node_id: int, message: msgspec.Struct, *, deadline_s: float, lane: Lane = Lane.CONTROL
@@ -45,7 +45,7 @@ class Peers(Protocol):
 
 
 class Fetcher:
-    """From one leader. `run` is its task."""
+    """The fetcher of one leader: fetches all partitions that this broker follows from it. `run` is its task."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Fetcher:
         entropy: Entropy,
         throttle: Throttle,
     ) -> None:
-        """`broker_epoch` is of this broker's registration, now."""
+        """`broker_epoch` returns the epoch of this broker's present registration."""
         self.followers: dict[PartitionId, Follower] = {}
         self._node_id = node_id
         self._leader = leader
@@ -72,13 +72,13 @@ class Fetcher:
         self._synced: dict[PartitionId, FollowerState] = {}
         self._is_sending = False
         self._is_waiting = False
-        """A fetch is under way."""
+        """True while a fetch waits at the leader."""
         self._has_questions = False
 
     # -- whom it fetches for -----------------------------------------------------------------------------------------
 
     def add(self, follower: Follower) -> None:
-        """Follows a partition from this leader."""
+        """Begins to fetch a partition from this leader."""
         self.followers[follower.partition_id] = follower
         follower.news = self._ask_again
         follower.report_flushed = self._report
@@ -87,7 +87,7 @@ class Fetcher:
         self._ask_again(follower)
 
     def remove(self, partition_id: PartitionId) -> None:
-        """Follows a partition no more."""
+        """Stops fetching a partition from this leader."""
         if self.followers.pop(partition_id, None) is not None:
             self._due.pop(partition_id, None)
             self._synced.pop(partition_id, None)
@@ -106,13 +106,13 @@ class Fetcher:
         self._send_soon()
 
     def _send_soon(self) -> None:
-        """Has the reports of one turn of the event loop go out together."""
+        """Schedules one message for all reports of this turn of the event loop."""
         if not self._is_sending:
             self._is_sending = True
             asyncio.get_running_loop().call_soon(self._send_reports)
 
     def _send_reports(self) -> None:
-        """Reports to the leader which logs are durable further; the next fetch says it again."""
+        """Reports newly flushed offsets to the leader. The next fetch repeats them, in case the report is lost."""
         # Sent without an answer, the report may be lost with a connection, and nobody would notice: the fetch says it
         # again.
         self._due.update((partition_id, None) for partition_id in self._synced if partition_id in self.followers)
@@ -124,7 +124,7 @@ class Fetcher:
     # -- fetching ----------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Fetches until cancelled."""
+        """Fetches in one session after another until cancelled, with a growing pause after an error."""
         pause_s = PAUSE_S
         while True:
             try:
@@ -138,7 +138,7 @@ class Fetcher:
                 pause_s = min(2 * pause_s, PAUSE_S_MAX)
 
     async def _session(self) -> None:
-        """Fetches until the leader has lost the session. Raises what a request raises."""
+        """Fetches until the leader has lost the session. Raises the errors of a request to a peer."""
         # A new name for each session: after whatever went wrong, all questions are asked anew, and nothing old counts.
         name, number = self._entropy.token_hex(8), 0
         self._due = dict.fromkeys(self.followers)
@@ -193,8 +193,8 @@ class Fetcher:
         return tuple(states)
 
     def _wait_ms(self) -> int:
-        """Returns how long the leader may keep the fetch waiting: not long while something is to be asked again
-        soon."""
+        """Returns the milliseconds for which the leader may hold the fetch: less than usual if a partition is to be
+        fetched again soon."""
         now_s = self._clock.monotonic_s()
         waits = [self.followers[partition_id].not_before_s - now_s for partition_id in self._due]
         if self._throttle.is_active and (ready_in_s := self._throttle.receiving.ready_in_s()) > 0:
@@ -202,7 +202,8 @@ class Fetcher:
         return WAIT_MS if not waits else max(1, min(WAIT_MS, int(min(waits) * 1000) + 1))
 
     def _take(self, fetched: ReplicasFetched, body: memoryview) -> bool:
-        """Hands the answers to the followers; returns True if the leader waits for what came to be durable here."""
+        """Passes the answers to the followers; returns True if the leader waits for the received data to be flushed
+        here."""
         position, is_awaited = 0, False
         for entry in fetched.partitions:
             data = body[position : position + entry.size]

@@ -1,8 +1,8 @@
-"""A follower's side of one partition: its log, and the core that keeps it equal to the leader's.
+"""The follower of one partition: its log, and the state machine that keeps it equal to the leader's.
 
-The fetcher of the leader's broker asks (`ask`) and brings the answers; the log writer reports what has become durable.
-Nothing here waits but a truncation, during which nothing is asked. While nobody leads there is no fetcher, and nothing
-of the log changes but by repairs.
+The fetcher for the leader's broker calls `ask` for the next fetch and passes the answers; the log writer reports
+flushes. Only a truncation is awaited, and nothing is fetched during it. While the partition has no leader there is no
+fetcher, and only repairs change the log.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ RETRY_S = {
     FetchStatus.UNKNOWN_EPOCH: 0.05,
     FetchStatus.DAMAGED: 1.0,
 }
-"""How long to wait after such an answer; the metadata usually moves first."""
+"""Seconds to wait after an answer of each status before the next fetch; usually new metadata comes first."""
 
 DAMAGED_MAX = 64
-"""The leader is told of so many damaged ranges: so many are repaired at once."""
+"""The most damaged ranges that the leader is asked for at a time, and so the most that are repaired at once."""
 
 logger = structlog.get_logger("tidelog.replication")
 
@@ -60,7 +60,8 @@ Spawn = Callable[[object, Coroutine[Any, Any, None]], asyncio.Task[None]]
 
 
 class Follower:
-    """A follower replica of one partition. `news` is called when the leader should be asked, or told, something."""
+    """A follower replica of one partition. `news` is called when there is something to fetch or to report to the
+    leader."""
 
     def __init__(
         self,
@@ -80,7 +81,7 @@ class Follower:
         self.news: Callable[[Follower], None] = _no_news
         self.report_flushed: Callable[[FollowerState], None] = _no_reports
         self.is_fsynced = True
-        """True if the leader waits for what is durable here (`ack.durability=fsynced`)."""
+        """True if the leader waits for this replica's flushes (`ack.durability=fsynced`)."""
         self.not_before_s = 0.0
         """The time before which the leader is not asked again."""
         self.watchers = Watchers()
