@@ -83,43 +83,45 @@ class Follower:
         self.is_fsynced = True
         """True if the leader waits for this replica's flushes (`ack.durability=fsynced`)."""
         self.not_before_s = 0.0
-        """The time before which the leader is not asked again."""
+        """The time, in seconds of the monotonic clock, before which the leader is not asked again."""
         self.watchers = Watchers()
-        """Readers of this copy that wait for its high watermark."""
+        """The consumers that wait for the high watermark of this replica to advance."""
         self._core = core
         self._log_writer = log_writer
         self._clock = clock
         self._spawn = spawn
         self._correlation = 0
         self._batches: list[RecordBatch] = []
-        """The fetched batches that the core has not yet ordered to be appended."""
+        """The fetched batches that the state machine has not yet ordered to be appended."""
         self._producers: list[tuple[int, ProducerState]] = []
-        """The log is to know of these if it starts over at the core's word."""
+        """The states of idempotent producers before the leader's log start, to be stored if the state machine has the
+        log start over."""
         self._damaged: tuple[int, ...] = ()
-        """The damaged ranges that the last question or report named."""
+        """The start offsets of the damaged ranges that the last fetch or report named."""
         self._is_closed = False
         self._truncating: asyncio.Task[None] | None = None
 
     @property
     def is_readable(self) -> bool:
-        """False while the log is being truncated, and when another follower, or a leader, has replaced it."""
+        """False while the log is being truncated, and after another follower or leader of the same log has replaced
+        this one."""
         return not self._is_closed and self._truncating is None
 
     @property
     def high_watermark(self) -> int:
-        """The end of what is known to be committed, and is here."""
+        """The high watermark, as far as this log goes."""
         return self._core.high_watermark
 
     @property
     def aligned_epoch(self) -> int:
-        """Tells as `Holder.aligned_epoch`: none before the leader has found this log's end in its own."""
+        """The leader epoch of this follower, once its log is known to be a prefix of the leader's; -1 before."""
         return self.leader_epoch if self._core.is_aligned else -1
 
     def second_copy(self, wanted: Identity) -> None:
-        """Returns nothing: the log is all that this replica keeps."""
+        """Returns None: a follower has no second copy of a batch beside its log."""
 
     def reconfigure(self, settings: LogSettings, *, is_fsynced: bool) -> None:
-        """Takes new topic settings into force."""
+        """Applies new topic settings."""
         self.log.settings = settings
         # The leader waits for fsyncs from now on, also of what was appended before.
         if is_fsynced and not self.is_fsynced:
@@ -129,7 +131,7 @@ class Follower:
     # -- asking ------------------------------------------------------------------------------------------------------
 
     def ask(self) -> FollowerState | None:
-        """Returns the question to the leader; None if there is none now."""
+        """Returns the next fetch of this partition; None if nothing is to be fetched now."""
         if self._is_closed or self.log.offline_reason is not None:
             return None
         # The low watermark waits for this log's start, so a deletion that failed is tried before the next report of it.
@@ -161,7 +163,7 @@ class Follower:
     # -- answers -----------------------------------------------------------------------------------------------------
 
     def answered(self, answer: PartitionFetched, data: memoryview) -> None:
-        """Takes the leader's answer to the last question."""
+        """Takes the leader's answer to the last fetch; `data` are its batches."""
         # What a leader of another epoch says of its log says nothing of this one's.
         if self._is_closed or answer.leader_epoch != self.leader_epoch:
             return
@@ -212,7 +214,7 @@ class Follower:
         self._execute(self._core.step(event))
 
     def on_flushed(self) -> None:
-        """Takes the log writer's report that a flush has ended, or failed."""
+        """Reports to the state machine that a flush has ended, or closes an offline log."""
         # A flush that was under way is of the log before the truncation, and may reach beyond its new end.
         if self._is_closed or self._truncating is not None:
             return
@@ -273,8 +275,8 @@ class Follower:
         self._log_writer.submit(self)
 
     async def _truncate(self, effect: Truncate | StartOver, producers: list[tuple[int, ProducerState]]) -> None:
-        """Truncates the log while no flush of it is under way. A disk that refuses takes the log offline; a truncation
-        that is only impossible now is tried again."""
+        """Truncates the log while no flush of it is under way. A disk error takes the log offline; a truncation that is
+        only impossible now is tried again."""
         while not self._is_closed and self.log.offline_reason is None:
             try:
                 # No flush may be under way: it would report offsets that are gone.
@@ -302,12 +304,12 @@ class Follower:
                 self.log.start_over(at, now_ms=now_ms, producers=producers)
 
     def close(self) -> None:
-        """Follows no more. Batches that are appended are still made durable."""
+        """Stops following. Batches that are appended are still flushed."""
         self._is_closed = True
         self.watchers.wake_all()
 
     async def at_rest(self) -> None:
-        """Waits, after `close`, until nothing that was begun here changes the log, or its disk, any more."""
+        """Waits, after `close`, until no operation of this follower changes the log or its files any more."""
         assert self._is_closed
         if self._truncating is not None:
             await asyncio.gather(self._truncating, return_exceptions=True)
@@ -315,9 +317,10 @@ class Follower:
 
 
 def acknowledged_end(log: PartitionLog, high_watermark: int) -> int:
-    """Returns up to which offset a follower may say that its log is durable: the first damaged batch that is not known
-    to be committed. It may have been torn, and never acknowledged: to acknowledge it now would count a copy that is
-    none. Of what has lost its row as well, the leader's log tells what it was: that holds nobody up."""
+    """Returns the offset up to which a follower may report its log as durable: the durable offset, or the first damaged
+    batch above the high watermark if that is less. Such a batch may have been torn before it was acknowledged, and must
+    not count as a copy. A range whose index entries are lost as well does not count: the leader's log shows what was
+    there."""
     # Up to the high watermark the batch is committed, whatever became of this copy; it is repaired, and holds nobody
     # up.
     damaged = [

@@ -1,4 +1,4 @@
-"""Inputs of the cores of primary-backup replication, made from metadata, settings and logs."""
+"""The inputs of the in-sync replication state machines, made from metadata, settings and logs."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ TICKS_PER_STALL = 5
 
 
 def isr_settings(broker: BrokerConfig) -> IsrSettings:
-    """Returns the settings of an ISR leader."""
+    """Returns the settings of a partition leader, from the broker's configuration."""
     stall_ms_max = broker.replica_stall_ms_max
     tick_ms = max(stall_ms_max // TICKS_PER_STALL, 1)
     return IsrSettings(lag_ms_max=broker.replica_lag_time_max_ms, stall_ms_max=stall_ms_max, tick_ms=tick_ms)
 
 
 def isr_changed(config: TopicConfig, info: PartitionInfo, image: ClusterImage) -> IsrChanged:
-    """Returns the partition as an image has it, with the epochs of the live brokers. Its minimum of in-sync replicas
-    is never more than it has replicas to wait for, that of racks never more than they stand in: without any change of
-    settings, a move may raise or lower them."""
+    """Returns a partition's state from a metadata image, with the epochs of the live brokers. Its minimum of in-sync
+    replicas is at most the number of replicas to wait for, and its minimum of racks at most the number of their racks;
+    so a reassignment may change both."""
     # A minimum that is never met would stop every commit.
     least = min(config.min_insync_replicas_for(info.replication_factor), info.replication_factor)
     is_fsynced = config.ack_durability == "fsynced"
@@ -33,5 +33,5 @@ def isr_changed(config: TopicConfig, info: PartitionInfo, image: ClusterImage) -
 
 
 def log_state(log: PartitionLog) -> LogState:
-    """Returns the state of a log from which a core begins."""
+    """Returns a log's offsets and leader epochs, with which a replica's state machine begins."""
     return LogState(log.log_start_offset, log.durable_offset, log.log_end_offset, tuple(log.lineage))

@@ -1,6 +1,6 @@
-"""Leaders' requests for other in-sync sets, on their way to the controller, many in one command (KIP-497).
+"""Sends leaders' requests for other in-sync sets to the controller, many in one command (KIP-497).
 
-Each request of a core is answered to it exactly once. What nobody can tell the fate of (no answer in time, the
+Each request of a leader is answered to it exactly once. A request whose result is not known (no answer in time, the
 controller lost) is answered as ambiguous: the leader then goes on as if the larger of the two sets were in force.
 """
 
@@ -55,12 +55,12 @@ class IsrRequests:
         self._wake = asyncio.Event()
 
     def add(self, partition: Partition, effect: isr.AlterPartition) -> None:
-        """Has a leader's request sent with the next command."""
+        """Includes a leader's request in the next command to the controller."""
         self._waiting.append(_Request(partition, effect))
         self._wake.set()
 
     async def run(self) -> None:
-        """Sends until cancelled."""
+        """Sends the waiting requests until cancelled."""
         while True:
             await self._wake.wait()
             self._wake.clear()

@@ -1,9 +1,9 @@
-"""Roles of partitions whose replicas copy their leader's log: leader (`Partition`), follower, or leader to be.
+"""Roles of in-sync replicas on this broker: leader (`Partition`), follower (`Follower`), or future leader (`Settling`).
 
-A new leader epoch gets a new object over the same log, so that nothing of the old leadership goes on in the new one.
-Followers of one leader share a `Fetcher`. While nobody leads, a replica is a follower that no fetcher asks for: its log
-stays as it is, and is read, scrubbed, repaired and given copies of as ever. A broker that is to lead, and finds the end
-of its log damaged, first has it settled what of that was committed (`Settling`).
+A new leader epoch gets a new object over the same log, so that no operation of the old leadership continues in the new
+one. Followers of one leader share a `Fetcher`. While a partition has no leader, its replicas are followers without a
+fetcher: the log stays as it is, and is still read, scrubbed, repaired and used to repair others. A broker that is to
+lead, and finds the end of its log damaged, first settles which of the damaged batches were committed (`Settling`).
 """
 
 from __future__ import annotations
@@ -36,13 +36,14 @@ from tidelog.storage.partition_log import PartitionLog
 TICKS_PER_LAG = 10
 TICKED_AT_A_TIME = 64
 SETTLING_S_MAX = 3.0
-"""After that another replica had better lead, if there is one that may know more."""
+"""Seconds after which another replica should be elected if the damaged end of a future leader's log is not settled, and
+another may know more."""
 
 logger = structlog.get_logger("tidelog.broker")
 
 
 class IsrRoles:
-    """The `Roles` of the ISR partitions on one broker. `tick` is a task of it."""
+    """The roles of this broker in its ISR partitions (implements `Roles`). `tick` is one of its tasks."""
 
     def __init__(
         self,
@@ -52,11 +53,13 @@ class IsrRoles:
         retired: Callable[[PartitionId], None],
         settle: Callable[[Settling], Coroutine[Any, Any, None]],
     ) -> None:
-        """`retired` is called with each leadership that ended; `settle` returns when a leader's epoch may begin."""
+        """`retired` is called when a leadership has ended. `settle` returns when the leader epoch of a log with a
+        damaged end may begin."""
         self.partitions: dict[PartitionId, Partition] = {}
         self.followers: dict[PartitionId, Follower] = {}
         self.settling: dict[PartitionId, Settling] = {}
-        """The partitions that this broker is to lead once it is settled which records of their logs were committed."""
+        """The partitions that this broker will lead once it is settled which damaged batches of their logs were
+        committed."""
         self.holders: Mapping[PartitionId, Partition | Follower | Settling] = MappingUnion[
             PartitionId, Partition | Follower | Settling
         ](self.partitions, self.followers, self.settling)
@@ -76,8 +79,8 @@ class IsrRoles:
         self._fetchers: dict[int, Fetcher] = {}
 
     async def tick(self) -> None:
-        """Tells the leaders' cores the time, until cancelled: often where followers are waited for, else seldom,
-        and those at rest not at all."""
+        """Reports the time to the leaders' state machines, until cancelled: every tick to leaders with uncommitted
+        batches, some ten times per `replica.lag.time.max.ms` to all others, and never to those at rest."""
         interval_s = min(self._config.replica_lag_time_max_ms / 1000 / TICKS_PER_LAG, 1.0)
         tick_s = min(isr_settings(self._config).tick_ms / 1000, interval_s)
         all_at_s = self._clock.monotonic_s() + interval_s
@@ -95,8 +98,7 @@ class IsrRoles:
                 all_at_s = self._clock.monotonic_s() + interval_s
 
     async def _tell_the_time(self, partitions: Sequence[Partition]) -> None:
-        """Tells the cores of these partitions the time, a few at a time, so that other tasks have their turn
-        between."""
+        """Reports the time to these leaders, a few at a time, so that other tasks can run in between."""
         for number, partition in enumerate(partitions, start=1):
             if self.partitions.get(partition.partition_id) is partition:
                 partition.tell(Tick(self._now_ms()))
@@ -106,17 +108,15 @@ class IsrRoles:
                 await asyncio.sleep(0)
 
     async def _wait_for_uncommitted(self, seconds_max: float) -> None:
-        """Returns when a follower may be waited for, or after `seconds_max`: a broker at rest wakes up for nothing
-        else."""
+        """Returns when a leader has an uncommitted batch, or after `seconds_max`."""
         self._shared.begins_to_await.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds_max):
                 await self._shared.begins_to_await.wait()
 
     def unfit(self) -> dict[PartitionId, UnfitReason]:
-        """Returns the replicas that the cluster should not count on, with the reason. Every heartbeat asks, so only
-        those are looked at that may be unfit: a leader that waits for no follower has not stalled.
-        """
+        """Returns the replicas that are unfit to lead or to be in sync, with the reason. It is called for every
+        heartbeat, so only leaders with uncommitted batches are checked for a stall."""
         settled_s = self._clock.monotonic_s() - SETTLING_S_MAX
         stalled = [partition.partition_id for partition in self._shared.awaiting.values() if partition.has_stalled]
         reasons = dict.fromkeys(stalled, UnfitReason.STALLED)
@@ -128,15 +128,16 @@ class IsrRoles:
         }
 
     def _may_others_lead(self, settling: Settling) -> bool:
-        """Returns True if a member whose word is awaited is live; else another leader would wait for the same
-        members."""
+        """Returns True if a member whose answer could settle the damage is live; else another leader would wait for the
+        same members."""
         newest = self._newest(settling.partition_id)
         return newest is not None and any(newest[1].is_live(node) for node in settling.core.awaited)
 
     # -- beginning ---------------------------------------------------------------------------------------------------
 
     async def serve(self, assigned: Assignment, image: ClusterImage) -> bool:
-        """Gives a replica its role, as `Roles.serve` says."""
+        """Gives a replica the role that the image has for it: leader, follower, or future leader. Returns True if that
+        took time."""
         partition_id, topic, info, config = assigned
         running = self.holders.get(partition_id)
         # Within one epoch the role stays; a new one gets a new core, so that nothing of the old leadership goes on.
@@ -171,7 +172,7 @@ class IsrRoles:
         partition.tell(isr_changed(assigned.config, assigned.info, image))
 
     async def _take_over(self, assigned: Assignment, log: PartitionLog, image: ClusterImage) -> None:
-        """Leads, if the end of the log is whole; else has it settled first what of it was committed."""
+        """Leads at once if the end of the log is intact; else first settles which damaged batches were committed."""
         partition_id, topic, info, _ = assigned
         lives = {int(node_id): broker.epoch for node_id, broker in image.brokers.items()}
         # By the metadata of this epoch, and each in its present life: a denial of anybody else proves nothing.
@@ -246,7 +247,7 @@ class IsrRoles:
         self._tasks.spawn(partition_id, partition.run())
 
     def _follow(self, assigned: Assignment, log: PartitionLog) -> None:
-        """Follows the leader; if nobody leads, the replica is only held."""
+        """Makes the replica a follower of the leader; without a fetcher if the partition has no leader."""
         partition_id, topic, info, config = assigned
         high_watermark = min([self._logs.high_watermark(partition_id, log), *_given_up_from(info, log)])
         # A damaged batch above the high watermark may never have been acknowledged, so it is not now either.
@@ -270,8 +271,8 @@ class IsrRoles:
     # -- ending ------------------------------------------------------------------------------------------------------
 
     async def stop(self, partition_id: PartitionId) -> None:
-        """Ends the role. Batches that are appended are made durable before another role begins on the same log, and a
-        truncation comes to its end: nothing that the old role began may change the log under the new one."""
+        """Ends the replica's role. Appended batches are flushed and a truncation is completed before this returns, so
+        that no operation of the old role changes the log under a new one."""
         follower = self.followers.pop(partition_id, None)
         if follower is not None:
             follower.close()
@@ -294,7 +295,7 @@ class IsrRoles:
         await self._log_writer.at_rest(partition.log)
 
     async def close(self) -> None:
-        """Ends all roles, as `Roles.close` says."""
+        """Ends all roles, because this broker stops."""
         for leader in self._fetchers:
             # Fetchers first: nothing may be appended to a log whose role has ended.
             await self._tasks.cancel(f"fetcher-{leader}")
@@ -321,13 +322,13 @@ def _identities(info: PartitionInfo, image: ClusterImage) -> dict[int, LogIdenti
 
 
 def _given_up_from(info: PartitionInfo, log: PartitionLog) -> list[int]:
-    """Returns the ends of the regroupings since the last batch of this log: records behind one are not committed any
-    more, whatever was known before."""
+    """Returns the end offsets of the regroupings since the last batch of this log: records behind such an end are not
+    committed any more, even if they were known to be before."""
     # A regrouping in an epoch that this log has batches of was taken into account when these were fetched.
     later = [regrouping for regrouping in info.regroupings if regrouping.leader_epoch > log.tail.epoch]
     return [regrouping.end for regrouping in later if regrouping.end != END_UNKNOWN]
 
 
 def _settlement_of(partition_id: PartitionId) -> str:
-    """Returns the name of the task that settles a partition."""
+    """Returns the name of the task that settles a partition's damaged end."""
     return f"settlement-{partition_id}"

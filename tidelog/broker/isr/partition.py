@@ -1,8 +1,8 @@
-"""A partition on its leader, with followers that copy its log: commit protocol `isr`.
+"""The leader of a partition with in-sync replicas (`commit.protocol=isr`), with its log.
 
-What `LedPartition` has gathered is appended with one write per file, at offsets that the protocol gives. The log writer
-makes it durable and calls `on_flushed`; the protocol turns that, and what followers report, into a new high watermark,
-which completes waiting producers and wakes waiting consumers.
+The batches of the requests that `LedPartition` has collected are appended with one write per file, at offsets from the
+state machine. The log writer flushes them and calls `on_flushed`; the state machine turns flushes and followers'
+reports into a new high watermark, which completes waiting produce requests and wakes waiting consumers.
 """
 
 from __future__ import annotations
@@ -58,20 +58,20 @@ from tidelog.storage.partition_log import LogSettings, PartitionLog
 
 
 class Replication(Protocol):
-    """The broker's services to a leader concerning the other replicas."""
+    """The services of the broker through which a leader reaches the other replicas and the controller."""
 
     def progressed(self, partition: Partition) -> None:
-        """Tells that the log has grown, or that its high watermark has advanced: followers that wait may be served."""
+        """Called when the log has grown or its high watermark has advanced, so that waiting fetches of followers can be
+        answered."""
         ...
 
     def ask_anew(self, partition: Partition, nodes: Sequence[int]) -> None:
-        """Has these followers answered now: their last reports of their logs count no more, or they have
-        news to hear.
-        """
+        """Has these followers' waiting fetches answered now, because their last reports do not count any more, or
+        because the high watermark or log start has changed."""
         ...
 
     def alter(self, partition: Partition, effect: AlterPartition) -> None:
-        """Asks the controller for another in-sync set; `Partition.tell` hears the answer, once."""
+        """Requests another in-sync set from the controller; `Partition.tell` gets the answer, once."""
         ...
 
 
@@ -87,14 +87,15 @@ class IsrContext:
     lease: Lease
     recent: RecentBytes = field(default_factory=RecentBytes)
     awaiting: dict[PartitionId, Partition] = field(default_factory=dict)
-    """Leaders with something that is not committed, or was not at the last tick: the cores of these are told the time
-    often, so that a follower that has stalled is noticed."""
+    """Leaders with batches that are not committed, or were not at the last tick. They are reported the time often, so
+    that a stalled follower is noticed."""
     begins_to_await: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when one is added."""
+    """Set when a leader is added to `awaiting`."""
 
 
 class Partition(LedPartition):
-    """The leader's side of one partition whose replicas copy its log (`commit.protocol=isr`). See `LedPartition`."""
+    """The leader of one partition with in-sync replicas (`commit.protocol=isr`): appends produced batches, and commits
+    them by the high watermark."""
 
     def __init__(
         self,
@@ -119,12 +120,13 @@ class Partition(LedPartition):
 
     @property
     def high_watermark(self) -> int:
-        """The end of what all replicas in sync have, as far as it is known here."""
+        """The end offset of the records that all in-sync replicas have, as far as this leader knows."""
         return self._protocol.high_watermark
 
     @property
     def low_watermark(self) -> int:
-        """Returns where the replicas in sync begin, as far as it is known here."""
+        """Returns the offset below which all in-sync replicas have deleted their records, as far as this leader
+        knows."""
         return self._protocol.low_watermark
 
     @property
@@ -178,7 +180,7 @@ class Partition(LedPartition):
         self._complete_committed()
 
     async def _wait_for_room(self) -> None:
-        """Returns at once: batches that are not committed yet stand in the log, and take no window."""
+        """Returns at once: uncommitted batches are in the log, and their number is not limited."""
 
     def _assign_offsets(self, batch: RecordBatch) -> RecordBatch:
         (effect,) = self._protocol.step(Propose(batch.header.last_offset_delta + 1))
@@ -196,7 +198,7 @@ class Partition(LedPartition):
     # -- commit ---------------------------------------------------------------------------------------------------
 
     def on_flushed(self) -> None:
-        """Takes in that the log is durable further, or offline, as `LedPartition.on_flushed` says."""
+        """Takes the log writer's report that the log was flushed further, was repaired, or has gone offline."""
         self._execute(self._protocol.step(Flushed(self.log.durable_offset)))
         self._complete_committed()
         if self.log.offline_reason is not None:
@@ -229,7 +231,7 @@ class Partition(LedPartition):
     # -- the other replicas -----------------------------------------------------------------------------------------
 
     def fetched(self, report: FollowerFetched) -> FetchVerdict:
-        """Takes a follower's fetch in; returns how it is to be answered."""
+        """Takes a follower's fetch; returns how it is to be answered."""
         # The effects come before the verdict is carried out: the answer shows the high watermark that this fetch has
         # moved.
         verdict, effects = self._protocol.fetched(report)
@@ -242,7 +244,7 @@ class Partition(LedPartition):
         """Returns whole batches from `offset`, committed or not: at most `bytes_max`, but at least one; none at the
         end.
 
-        From memory, if they were appended lately. Raises as `PartitionLog.read_filling`.
+        Batches that were appended lately come from memory. Raises the errors of reading a log.
         """
         if offset >= self.log.log_end_offset or bytes_max <= 0:
             return ()
@@ -252,21 +254,19 @@ class Partition(LedPartition):
         return self.log.read_filling(offset, bytes_max, self.log.log_end_offset)
 
     def may_repair(self, offsets: Sequence[int]) -> bool:
-        """Returns True if this log holds one of these offsets, and does not know that its copy is damaged, too."""
+        """Returns True if this log has a batch at one of these offsets, and does not know its copy to be damaged."""
         start, end, damaged = self.log.log_start_offset, self.log.log_end_offset, self.log.damaged_ranges()
         held = [offset for offset in offsets if start <= offset < end]
         return any(not any(damage.start <= offset < damage.end for damage in damaged) for offset in held)
 
     def producers_for_follower(self) -> bytes:
-        """Returns PRODUCER rows of what was known where the log begins: for a follower that begins there, too.
-
-        Raises `Overloaded`.
-        """
+        """Returns the states of idempotent producers at this log's start, as PRODUCER rows (docs/data-files.md): for a
+        follower that starts over there. Raises `Overloaded`."""
         producers = self.log.producers_before(self.log.log_start_offset, self._clock.wall_ms())
         return self.log.files.codec.pack_producers(producers)
 
     def _drop_recent(self) -> None:
-        """Drops the batches from memory that all in-sync followers have."""
+        """Drops batches from memory that all in-sync followers have."""
         ends = self._protocol.follower_ends
         self._recent.drop_below(
             # Those out of sync are served from the disk: they may be hours behind.
@@ -274,9 +274,8 @@ class Partition(LedPartition):
         )
 
     def tell(self, event: FollowerFlushed | IsrChanged | AlterPartitionAnswered | Tick) -> None:
-        """Takes in an event of followers, the metadata, the controller or the clock. The controller may answer when
-        another broker leads, and this log may be gone: then the answer is ignored.
-        """
+        """Takes an event of followers, the metadata, the controller or the clock. The controller's answer may come when
+        another broker leads and this log is gone; then it is ignored."""
         if self._is_deposed:
             return
         before = self._protocol.in_sync
@@ -294,36 +293,35 @@ class Partition(LedPartition):
 
     @property
     def in_sync(self) -> tuple[int, ...]:
-        """The in-sync set, as the controller was last heard to have it."""
+        """The in-sync set of the controller, as last known here."""
         return self._protocol.in_sync
 
     @property
     def is_at_rest(self) -> bool:
-        """True while the time would tell the protocol nothing new."""
+        """True while a tick would change nothing: all replicas are in sync, and everything is committed."""
         return self._protocol.is_at_rest
 
     @property
     def has_stalled(self) -> bool:
-        """True if another replica had better lead, for this one's disk hangs."""
+        """True if this leader's disk hangs while its followers keep up, so that another replica should lead."""
         return self._protocol.has_stalled
 
     @property
     def is_writable(self) -> bool:
-        """False while fewer replicas are in sync than `min.insync.replicas` asks for: nothing is committed then."""
+        """False while fewer replicas are in sync than `min.insync.replicas` requires, so that nothing is committed."""
         return not self._protocol.is_below_min_isr
 
     @property
     def replica_lags(self) -> dict[int, int]:
-        """Returns each follower's lag in records, as `LedPartition.replica_lags` says."""
+        """Returns the number of records by which each follower is behind this log's end, as last reported."""
         end = self.log.log_end_offset
         return {node: max(0, end - reached) for node, reached in self._protocol.follower_ends.items()}
 
     # -- housekeeping ---------------------------------------------------------------------------------------------
 
     def request_deletion(self, offset: int) -> None:
-        """Deletes records below `offset`, as `LedPartition.request_deletion` says: here at once, if the log is durable
-        so far; followers hear of it then.
-        """
+        """Deletes the committed records below `offset` on this replica as soon as they are flushed; followers get the
+        new log start from this leader."""
         if self._is_closing:
             raise self._refusal()
         # Records that are not committed may still be truncated, and others come to their offsets: these would be gone
@@ -333,9 +331,8 @@ class Partition(LedPartition):
         self._delete()
 
     def _delete(self) -> None:
-        """Deletes the records that are to go, as far as they are durable: after a loss of power nobody could tell where
-        a log ends that is not.
-        """
+        """Deletes the records that are requested to be deleted, as far as they are flushed: after a power cut, the end
+        of a log that begins behind its flushed part could not be found."""
         offset = min(self._start_wanted, self.log.durable_offset)
         if offset > self.log_start_offset:
             # Whole segments go, so the active one is closed first if nothing in it stays.
@@ -352,15 +349,15 @@ class Partition(LedPartition):
             self._log_writer.submit(self)
 
     def reconfigure(self, config: TopicConfig, settings: LogSettings) -> None:
-        """Takes new topic settings into force, from the next request on; `ack.durability` with `IsrChanged`."""
+        """Applies new topic settings, from the next request on; `ack.durability` is applied with `IsrChanged`."""
         self.config = config
         self.log.settings = settings
         self._log_writer.submit(self)  # of which somebody may wait now for the first time
 
     def close(self, *, is_deposed: bool = False) -> None:
-        """Takes no more requests and fails those in the mailbox. Batches that are appended may still be committed: by
-        this broker, or, if it is deposed, by the next leader; their producers are told that the outcome is unknown
-        then."""
+        """Ends the leadership: accepts no more requests and fails those that are waiting. Appended batches may still be
+        committed, by this broker, or by the next leader if it is deposed; then their producers are told that the
+        outcome is unknown."""
         self._recent.clear()
         self._awaiting.pop(self.partition_id, None)
         if is_deposed:

@@ -1,11 +1,11 @@
-"""The end of a leader's log in memory, for followers that keep up.
+"""The newest batches of a leader's log in memory, for followers that keep up.
 
-What a follower asks for was appended a moment ago, from a buffer that the request came in. As long as some member of
-the in-sync set lacks it, that buffer stays: followers are sent it as it is, without a look at the log, and so without a
-system call, a lookup of catalog rows, a digest or a copy. (A follower checks the CRC of whatever it is sent.) Who is
-further behind than there is room for is served from the disk.
+A follower that keeps up fetches batches that were appended a moment ago from a request's buffer. As long as a member of
+the in-sync set lacks them, that buffer is kept: followers are sent it as it is, without reading the log, and so without
+a system call, a lookup of index entries, a digest or a copy. (A follower checks the CRC of each batch.) A follower that
+is behind by more than the memory limit is served from the disk.
 
-A batch is a view of its request's whole body, which stays as long as any batch of it does.
+A batch is a view of its request's whole body, which stays in memory as long as any of its batches does.
 """
 
 from __future__ import annotations
@@ -18,13 +18,12 @@ from tidelog.model.ports import Buffer
 PARTITION_BYTES_MAX = 4 << 20
 BROKER_BYTES_MAX = 64 << 20
 BUFFERS_MAX = 64
-"""The number of buffers at most in an answer; more, of small batches, are joined, which costs less than handing each to
-the system.
-"""
+"""The most buffers in an answer. More buffers, of small batches, are joined, which costs less than passing each to the
+system."""
 
 
 class RecentBytes:
-    """The bytes that all partitions of a broker hold together, and their bound."""
+    """The bytes that the recent batches of all partitions of a broker hold, and their limit."""
 
     def __init__(self, bytes_max: int = BROKER_BYTES_MAX) -> None:
         self.bytes_max = bytes_max
@@ -47,7 +46,7 @@ class RecentBatches:
         self._bytes = 0
 
     def add(self, batches: Sequence[RecordBatch]) -> None:
-        """Takes in batches that were appended; drops the oldest ones beyond the bounds."""
+        """Adds batches that were appended; drops the oldest ones beyond the limits."""
         for batch in batches:
             base_offset = batch.header.base_offset
             # Appends that did not go through here leave a gap, and what is behind it must not be sent as if it
@@ -64,7 +63,7 @@ class RecentBatches:
 
     def since(self, offset: int, bytes_max: int) -> list[Buffer]:
         """Returns whole batches from the one that begins at `offset`: at most `bytes_max`, but at least one; none if
-        that batch is not here."""
+        that batch is not in memory."""
         buffers: list[Buffer] = []
         batch = self._batches.get(offset)
         while batch is not None:
@@ -77,12 +76,12 @@ class RecentBatches:
         return [b"".join(buffers)] if len(buffers) > BUFFERS_MAX else buffers
 
     def drop_below(self, offset: int) -> None:
-        """Drops batches that nobody needs: those that end at `offset` or before."""
+        """Drops the batches that end at `offset` or before."""
         while self._batches and self._batches[self._start_offset].header.next_offset <= offset:
             self._drop_first()
 
     def clear(self) -> None:
-        """Drops all."""
+        """Drops all batches."""
         self._batches.clear()
         self._count(-self._bytes)
 

@@ -1,16 +1,17 @@
 """The leader's side of replication: answers other brokers' fetches of the partitions that this broker leads.
 
-A fetch is one question about many partitions. A partition's question stays open until there is something to answer:
-batches, a divergence, a refusal. Then it is answered once, and the follower asks anew. So the cost of a fetch is in the
-partitions where something happened, however many are followed.
+A fetch covers many partitions. The question for each partition stays open until there is an answer: batches, a
+divergence, a refusal. Then it is answered once, and the follower's next fetch names the partition anew. So the cost of
+a fetch depends on the partitions with something to answer, not on the number of followed partitions.
 
-    fetch(changed questions) -> open, and ready if there is something -> the first ready one completes the fetch
+    fetch(changed partitions) -> questions open, or ready if there is data -> the first ready one completes the fetch
 
-A high watermark alone wakes nobody: it travels with the next batch, or when the fetch's time is up.
+A new high watermark alone completes no fetch: it is sent with the next batch, or when the fetch's time is up.
 
-Replicas that are held to a throttle (`throttle`) have questions like any other. If there is data for one it is *held*,
-which completes no fetch until there is an allowance; whatever else the fetch asks for is answered as if it were not
-there. Those with the fewest records left go first: they are the next to be in sync, and then held no more.
+Replicas under the reassignment throttle (`throttle`) have questions, too. If there is data for such a question it is
+*held*, and completes no fetch until there is an allowance; the other partitions of the fetch are answered as if it were
+not there. Replicas with the fewest missing records are served first: they are the next to be in sync, and then not
+throttled any more.
 """
 
 from __future__ import annotations
@@ -46,12 +47,12 @@ from tidelog.transport.peer import Answer, Hello
 
 PARTITION_BYTES_MAX = 1 << 20
 BYTES_MAX = 16 << 20
-"""The most that one answer brings, whatever is asked for."""
+"""The most bytes of batches in one answer, whatever limit the follower names."""
 WAIT_MS_MAX = 5_000
 
 
 class ReplicationService:
-    """The leader's side of replication on one broker. `broker_epoch` returns that of a registered broker."""
+    """The leader's side of replication on one broker. `broker_epoch` returns the epoch of a registered broker."""
 
     def __init__(
         self,
@@ -68,14 +69,12 @@ class ReplicationService:
         self._broker_epoch = broker_epoch
         self._clock = clock
         self._sessions: dict[int, Session] = {}
-        """The fetch sessions by the follower's node id; a broker has one process."""
+        """The fetch sessions by the follower's node id; each broker has one process and so one session."""
 
     # -- from the partitions -----------------------------------------------------------------------------------------
 
     def progressed(self, partition: Partition) -> None:
-        """Notes that a partition's log has grown, or that its high watermark has advanced, and wakes fetches that wait
-        for it.
-        """
+        """Wakes fetches that wait for a partition whose log has grown, or whose high watermark has advanced."""
         partition_id = PartitionId(partition.topic_id, partition.partition)
         for session in self._sessions.values():
             session.note(partition_id, partition.log_end_offset)
@@ -83,9 +82,9 @@ class ReplicationService:
                 session.wake()
 
     def ask_anew(self, partition_id: PartitionId, nodes: Sequence[int]) -> None:
-        """Answers what these followers have asked about it, so that they ask again: where nothing is written, the open
-        question of a follower that was put out of the in-sync set would stay open and say nothing any more, and who
-        waits for a deletion would wait for the next batch."""
+        """Answers these followers' open questions about a partition, so that they send their state again. Where nothing
+        is written, the question of a follower that was removed from the in-sync set would otherwise stay open without a
+        new report, and a deletion would wait for the next batch."""
         for node in nodes:
             session = self._sessions.get(node)
             # A question that is held has data: it is answered when the throttle lets it.
@@ -93,7 +92,7 @@ class ReplicationService:
                 session.make_ready(partition_id)
 
     def _release(self) -> None:
-        """Takes up the questions that were held: another throttle is in force, or other replicas are held to it."""
+        """Opens the held questions again, because the throttle, or the set of throttled replicas, has changed."""
         for session in self._sessions.values():
             held, session.held = session.held, {}
             for partition_id in held:
@@ -102,7 +101,8 @@ class ReplicationService:
                 session.wake()
 
     def forget(self, partition_id: PartitionId) -> None:
-        """Tells the followers of a partition that it is not led here any more, or in another epoch."""
+        """Answers the followers of a partition that this broker does not lead it any more, or leads it in another
+        epoch."""
         for session in self._sessions.values():
             question = session.questions.get(partition_id)
             if question is not None:
@@ -113,8 +113,8 @@ class ReplicationService:
     # -- from the followers ------------------------------------------------------------------------------------------
 
     async def fetch(self, caller: Hello, asked: FetchReplicas) -> Answer:
-        """Answers as soon as there is something to say, or when the time is up. Raises `StaleBrokerEpoch`,
-        `ImplausibleNumber`."""
+        """Answers a follower's fetch as soon as there is data or a status to send, or when its time is up. Raises
+        `StaleBrokerEpoch`, `ImplausibleNumber`."""
         # Everything is checked before the session is touched: a refused fetch must leave no trace.
         self._check(asked.replica, asked.broker_epoch)
         for state in asked.changed:
@@ -154,7 +154,8 @@ class ReplicationService:
         return session
 
     def _open(self, session: Session, request: FetchReplicas, state: FollowerState) -> None:
-        """Opens a question with the core's verdict, ready if it can be answered now."""
+        """Opens the question for one partition with the state machine's answer to the fetch, and makes it ready if it
+        can be answered now."""
         partition_id = PartitionId(TopicId(state.topic_id), state.partition)
         session.close(partition_id)
         partition = self._partitions.get(partition_id)
@@ -188,8 +189,8 @@ class ReplicationService:
             session.advanced[partition_id] = None
 
     async def _wait(self, session: Session, seconds: float) -> None:
-        """Waits until something is ready, or for the allowance of this side if something is held; the follower asks
-        again when it has an allowance itself."""
+        """Waits until a question is ready, or, if one is held, until this broker has an allowance to send; the follower
+        sends a new fetch when it has an allowance to receive."""
         if session.held and session.granted:
             seconds = min(seconds, self._throttle.sending.ready_in_s())
         loop = asyncio.get_running_loop()
@@ -202,7 +203,7 @@ class ReplicationService:
             session.waiter = None
 
     def flushed(self, report: ReplicasFlushed) -> None:
-        """Takes a follower's report that logs are durable further, while its fetch waits here. Raises
+        """Takes a follower's report that its logs are flushed further, while its fetch waits here. Raises
         `ImplausibleNumber`."""
         for state in report.states:
             check_state(state)
@@ -265,7 +266,8 @@ class ReplicationService:
         return Answer(ReplicasFetched(tuple(entries)), payload)
 
     def _answer_held(self, session: Session, room: int, entries: list[PartitionFetched], payload: list[Buffer]) -> int:
-        """Adds what the throttle allows, the replicas that lack the least first; returns how much room is left."""
+        """Adds the data of held questions that the throttle allows, the replicas that lack the fewest records first;
+        returns the remaining room in bytes."""
         for partition_id in sorted(session.held, key=lambda held: self._missing(session, held)):
             allowed = min(room, self._allowance(session), PARTITION_BYTES_MAX)
             if allowed <= 0:
@@ -280,14 +282,14 @@ class ReplicationService:
         return room
 
     def _allowance(self, session: Session) -> int:
-        """Returns how many bytes of replicas that are held to the throttle this session may be sent now."""
+        """Returns the number of bytes of throttled replicas that this session may be sent now."""
         return min(session.granted, self._throttle.sending.allowance())
 
     def _is_held(self, replica: int, partition_id: PartitionId) -> bool:
         return self._throttle.is_held(partition_id, replica)
 
     def _missing(self, session: Session, partition_id: PartitionId) -> int:
-        """Returns how many records the follower lacks."""
+        """Returns the number of records that the follower of this session lacks."""
         partition = self._partitions.get(partition_id)
         return 0 if partition is None else partition.log_end_offset - session.questions[partition_id].state.fetch_offset
 
@@ -330,8 +332,8 @@ class ReplicationService:
     def _out_of_range(
         self, state: FollowerState, partition: Partition, log_end_offset: int
     ) -> tuple[PartitionFetched, Sequence[Buffer]]:
-        """Answers with the producers of the records that are deleted here. The follower starts over at this log's
-        start, and may lead later: without them it would take a repeated batch for new."""
+        """Returns an answer with the states of the producers of deleted records. The follower starts over at this log's
+        start, and may lead later: without them it would accept a repeated batch as new."""
         try:
             producers = partition.producers_for_follower()
         except TidelogError:
@@ -369,5 +371,5 @@ class ReplicationService:
 
 
 def _news(partition: Partition) -> tuple[int, int, int]:
-    """Returns what a follower is told beside batches."""
+    """Returns the leader epoch, high watermark and log start offset that each answer to a follower carries."""
     return partition.leader_epoch, partition.high_watermark, partition.log_start_offset

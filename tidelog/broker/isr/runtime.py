@@ -1,9 +1,9 @@
-"""In-sync replicas at work on one broker. The parts meet here.
+"""The runtime of in-sync replication on one broker, which connects its parts.
 
 metadata -> IsrRoles: leaders (Partition) and followers (Follower), each over its log
-a leader's log has grown -> ReplicationService answers the fetches that wait -> Fetcher on the follower's broker
-a leader wants another in-sync set -> IsrRequests asks the controller
-a leader's damaged end -> Settler, before it leads
+a leader's log has grown -> ReplicationService answers the waiting fetches -> Fetcher on the follower's broker
+a leader wants another in-sync set -> IsrRequests sends it to the controller
+the damaged end of a future leader's log -> Settler, before it leads
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tidelog.replication.isr.events import AlterPartition
 
 
 class IsrRuntime:
-    """The `ProtocolRuntime` of one broker, and the `Replication` of its leaders."""
+    """In-sync replication on one broker (implements `ProtocolRuntime`, and `Replication` for its leaders)."""
 
     def __init__(self, context: ProtocolContext) -> None:
         clock, stats, log_writer = context.clock, context.stats, context.log_writer
@@ -40,22 +40,23 @@ class IsrRuntime:
         self.roles = IsrRoles(context, shared, self._new_fetcher, self._retired, settler.settle)
         self._service = ReplicationService(self.roles.partitions, self._epoch_of, clock, stats, context.throttle)
         self.progressed = self._service.progressed
-        """Is called for each append, so the service itself stands here."""
+        """The service's own method, without a wrapper, because it is called for each append."""
         self.requests: dict[type[msgspec.Struct], AnswerPeer] = {FetchReplicas: self._service.fetch}
         self.notifications: dict[type[msgspec.Struct], TakeNotice] = {
             ReplicasFlushed: lambda _node_id, report, _payload: self._service.flushed(report)
         }
 
     def tasks(self) -> dict[str, Coroutine[Any, Any, None]]:
-        """See `ProtocolRuntime.tasks`."""
+        """Returns the tasks that run as long as the broker does, by name."""
         return {"ticks": self.roles.tick(), "isr-requests": self._isr_requests.run()}
 
     def journals(self) -> Mapping[PartitionId, JournalOwner]:
-        """Returns nothing: there are no files but the logs."""
+        """Returns no journals: in-sync replication has no files beside the logs."""
         return {}
 
     def replica_state(self, partition_id: PartitionId) -> ReplicaState | None:
-        """See `ProtocolRuntime.replica_state`."""
+        """Returns the state of this broker's replica, for an operator who regroups the partition; None if the replica
+        has no role here. Raises `Overloaded`."""
         log, newest = self._context.logs.find(partition_id), self._context.newest(partition_id)
         if log is None or newest is None or newest[0].topic.commit_protocol != ISR:
             return None
@@ -69,7 +70,8 @@ class IsrRuntime:
         )
 
     def waiting_elections(self) -> Mapping[PartitionId, WaitingElection]:
-        """Returns the leaders to be that wait for others' word on the end of their logs."""
+        """Returns the partitions that this broker is to lead and whose damaged log ends wait for other brokers'
+        answers."""
         now_s = self._context.clock.monotonic_s()
         return {
             partition_id: WaitingElection(0, now_s - settling.begun_s, settling.core.awaited)
@@ -77,7 +79,7 @@ class IsrRuntime:
         }
 
     def mark_idle(self) -> None:
-        """Does nothing: there are no files but the logs."""
+        """Does nothing: in-sync replication has no files beside the logs."""
 
     # -- for the leaders: `Replication` ------------------------------------------------------------------------------
 
@@ -102,7 +104,7 @@ class IsrRuntime:
         )
 
     def _retired(self, partition_id: PartitionId) -> None:
-        """Has followers that wait told that a leadership of this broker has ended."""
+        """Answers waiting followers, because a leadership of this broker has ended."""
         self._service.forget(partition_id)
 
     def _epoch_of(self, node_id: int) -> int:

@@ -1,9 +1,9 @@
-"""A partition that this broker is to lead, and the end of whose log is damaged: settled before its epoch begins.
+"""A partition that this broker is to lead, and whose log has a damaged end: settled before the leader epoch begins.
 
-The rules are the core's (`tidelog.replication.isr.settlement`); here the other replicas are asked, again and again, and
-what the core decides is carried out. Until it is settled nobody leads: nothing is appended, and nothing is committed.
-So the log's end is verified before a broker leads, wherever others hold replicas that may prove something: what lies at
-or above the high watermark is little, but after a crash of all.
+The rules are those of the state machine (`tidelog.replication.isr.settlement`); here the other replicas are asked,
+repeatedly, and the state machine's effects are carried out. Until the end is settled the partition has no leader:
+nothing is appended, and nothing is committed. So the log's end is verified before a broker leads, wherever other
+replicas can prove something: the part at or above the high watermark is small, except after a crash of all.
 """
 
 from __future__ import annotations
@@ -41,15 +41,16 @@ from tidelog.storage.scrub import Scrubber
 PIECE_BYTES = 64 << 10
 PAUSE_S = 0.1
 PAUSE_S_MAX = 0.4
-"""After a power cut of all, the last member to be back is what everybody waits for: it is asked soon."""
+"""The longest pause, in seconds, before the members are asked again. After a power cut of all brokers everything waits
+for the last member to be back, so it is asked soon."""
 
 logger = structlog.get_logger("tidelog.repair")
 
 
 async def verify_end(log: PartitionLog, high_watermark: int, log_writer: LogWriter) -> None:
-    """Reads the batches at or above the high watermark, so that the log knows their damage. A little is read at once: a
-    broker that takes over many partitions must not wait for the disk thread with each. Raises `OSError`,
-    `Overloaded`."""
+    """Reads the batches at or above the high watermark, so that the log knows their damage. A small part is read at
+    once, so that a broker that takes over many partitions does not wait for the disk thread with each. Raises
+    `OSError`, `Overloaded`."""
     # From the high watermark on: everything below is committed, and the ordinary scrubber finds its damage later.
     scrubber = Scrubber(log, log.reader, high_watermark, with_rows=False)
     is_first = True
@@ -65,7 +66,8 @@ async def verify_end(log: PartitionLog, high_watermark: int, log_writer: LogWrit
 
 
 class LogIdentity(NamedTuple):
-    """The identity of a broker's log of a partition: its disk, and the metadata position since which it has it."""
+    """The identity of a broker's log of a partition: its disk, and the metadata position at which the replica was
+    assigned."""
 
     storage: str
     since: int
@@ -73,7 +75,8 @@ class LogIdentity(NamedTuple):
 
 @dataclass(eq=False)
 class Settling:
-    """A partition whose leader epoch has yet to begin. It is a `Holder`: the log goes on giving copies to others."""
+    """A partition whose leader epoch has not begun yet, because the end of its log is damaged. Its log still gives
+    copies of batches to other replicas (implements `Holder`)."""
 
     topic: str
     partition_id: PartitionId
@@ -88,21 +91,22 @@ class Settling:
     is_readable: bool = True
 
     def look(self, identities: Mapping[int, LogIdentity]) -> None:
-        """Goes by newer metadata: a member whose log is another one now has lost the one that counted."""
+        """Compares the members' logs with newer metadata: a member whose log has another identity now has lost the one
+        that counted."""
         # A log on another disk, or begun anew, says nothing of what the member of this epoch's metadata had.
         lost = frozenset(node for node, identity in self.identities.items() if identities.get(node) != identity)
         self.core.step(MembersLost(lost))
 
     @property
     def aligned_epoch(self) -> int:
-        """Tells as `Holder.aligned_epoch`: what the log will hold in its epoch is not settled."""
+        """Returns -1: what the log will hold in its leader epoch is not settled yet."""
         return -1
 
     def on_flushed(self) -> None:
         """Does nothing: no settlement waits for a flush."""
 
     def second_copy(self, wanted: Identity) -> None:
-        """Returns nothing: the log is all that this replica keeps."""
+        """Returns None: this replica has no second copy of a batch beside its log."""
 
 
 def begin_settling(
@@ -115,7 +119,7 @@ def begin_settling(
     identities: Mapping[int, LogIdentity],
     now_s: float,
 ) -> Settling:
-    """Returns the settlement of a log's damaged end; it is settled at once if nothing there is damaged."""
+    """Returns the settlement of a log's damaged end; it is settled at once if no batch there is damaged."""
     damaged: dict[int, int] = {}
     for damage in log.damaged_ranges():
         # Below the high watermark everything is committed: it is repaired, never given up, and holds no epoch up.
@@ -128,7 +132,7 @@ def begin_settling(
 
 
 class Settler:
-    """Settles, for one broker."""
+    """Settles the damaged log ends of one broker: asks the other replicas, and carries out the decisions."""
 
     def __init__(self, copies: Copies, repairer: Repairer, log_writer: LogWriter, clock: Clock) -> None:
         self._copies = copies
@@ -137,7 +141,8 @@ class Settler:
         self._clock = clock
 
     async def settle(self, settling: Settling) -> None:
-        """Returns when the epoch may begin. Raises `OSError` or `TidelogError` if the log could not be truncated."""
+        """Returns when the leader epoch may begin. Raises `OSError` or `TidelogError` if the log could not be
+        truncated."""
         logger.warning(
             "the end of a log is damaged, and others are asked whether it was committed",
             partition=str(settling.partition_id),

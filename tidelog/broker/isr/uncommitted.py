@@ -10,14 +10,16 @@ from tidelog.model.errors import TimedOutAfterAppend
 
 
 class Uncommitted:
-    """Proposals by the offset that the high watermark must reach. A repeat may wait for less than what came before."""
+    """The waiting produce requests (proposals) by the offset that the high watermark must reach. A repeated batch may
+    wait for a smaller offset than requests before it."""
 
     def __init__(self) -> None:
         self._waiting: list[tuple[int, int, Proposal]] = []
         self._arrivals = 0
 
     def add(self, proposal: Proposal) -> None:
-        """Has a proposal wait for the high watermark to reach `committed_at`; a repeat's batch was appended before."""
+        """Adds a proposal that waits for the high watermark to reach its `committed_at`, which is lower if its batch is
+        a repeat."""
         self._arrivals += 1
         # The count of arrivals keeps equal offsets in their order, and proposals from being compared.
         heapq.heappush(self._waiting, (proposal.committed_at, self._arrivals, proposal))
@@ -28,7 +30,8 @@ class Uncommitted:
             yield heapq.heappop(self._waiting)[2]
 
     def fail(self, reason: str) -> None:
-        """Fails all proposals that wait with `TimedOutAfterAppend`: their outcome will not be known here."""
+        """Fails all waiting proposals with `TimedOutAfterAppend`, because their outcome will not be known on this
+        broker."""
         unknown = TimedOutAfterAppend(f"appended, but {reason}: the outcome is unknown")
         while self._waiting:
             heapq.heappop(self._waiting)[2].fail(unknown)

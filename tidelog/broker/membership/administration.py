@@ -1,7 +1,7 @@
 """Changes of the cluster that a broker's users request: each call is a command to the active controller.
 
-A call returns when what was decided is in force on the broker that was asked, so that its next answer shows it. Who
-asks goes along (`Administration.by`): the controller judges that once more.
+A call returns when the decision is in force on this broker, so that its next answer shows it. The caller's identity is
+sent with the command (`Administration.by`): the controller checks its rights again.
 """
 
 from __future__ import annotations
@@ -58,14 +58,16 @@ COMMAND_S_MAX = 30.0
 
 
 class ProducerIds:
-    """The ids that the controller has given to this broker, and that it gives to producers."""
+    """The block of producer ids that the controller has allocated to this broker, from which it gives ids to
+    producers."""
 
     def __init__(self, channel: ControllerChannel) -> None:
         self._channel = channel
         self._left = range(0)
 
     async def allocate(self) -> ProducerId:
-        """Returns an id that nobody else has, nor will have. Raises as the controller."""
+        """Returns a producer id that no other producer has or will have. Raises the errors of
+        `ControllerChannel.submit`."""
         if not self._left:
             block = await self._channel.submit(AllocateProducerIds(), ProducerIdBlock, seconds_max=COMMAND_S_MAX)
             self._left = range(block.first, block.first + block.count)
@@ -74,7 +76,8 @@ class ProducerIds:
 
 
 class Administration:
-    """The administration of one broker. All calls raise, beside what they say, as `ControllerChannel.submit`."""
+    """The administration of the cluster, as one broker offers it. All calls also raise the errors of
+    `ControllerChannel.submit`."""
 
     def __init__(
         self,
@@ -85,8 +88,8 @@ class Administration:
         in_force: Callable[[int], Awaitable[bool]],
         opened: Callable[[str], Awaitable[None]],
     ) -> None:
-        """`in_force` returns when this broker is in line with the metadata up to a position, or after a while; `opened`
-        when it has opened all it can of a topic."""
+        """`in_force` waits until this broker has put the metadata up to a position into force, for a limited time;
+        `opened` waits until it has opened its partitions of a topic."""
         self._channel = channel
         self._entropy = entropy
         self._runner = runner
@@ -97,14 +100,15 @@ class Administration:
         self._caller: Caller | None = None
 
     def by(self, caller: Caller) -> Administration:
-        """Returns the way of a client: what it may not do, the controller refuses (`NotAuthorized`)."""
+        """Returns the administration on behalf of a client: the controller refuses what the client has no rights for
+        (`NotAuthorized`)."""
         made = copy.copy(self)
         made._caller = caller
         return made
 
     async def create_topic(self, request: NewTopic, *, validate_only: bool = False) -> Topic:
-        """Creates a topic. Those of its partitions that this broker has serve when this returns, unless that takes
-        long; requests wait for the others. Raises `InvalidRequest`, or as the controller."""
+        """Creates a topic. When this returns, this broker serves its partitions of it, unless that takes long; requests
+        wait for the others. Raises `InvalidRequest`."""
         command = CreateTopic(request, self._entropy.token_hex(16), validate_only)
         placed = await self._submit(command, TopicPlaced)
         if not validate_only:
@@ -113,13 +117,13 @@ class Administration:
         return self._image().topics.get(request.name) or _as_placed(request.name, request.configs, placed)
 
     async def create_offsets_topic(self) -> Topic:
-        """The topic of the consumer groups; made if there is none. Raises `CoordinatorNotAvailable` if that is not
-        possible now."""
+        """Returns the topic of consumer groups' offsets, which is created if it does not exist. Raises
+        `CoordinatorNotAvailable` if that is not possible now."""
         return await self._create_own(OFFSETS_TOPIC)
 
     async def create_audit_topic(self) -> Topic:
-        """Creates the topic of the audit log, if there is none. Raises `UnsupportedLevel`, or `CoordinatorNotAvailable`
-        if that is not possible now."""
+        """Returns the audit log's topic, which is created if it does not exist. Raises `UnsupportedLevel`, or
+        `CoordinatorNotAvailable` if that is not possible now."""
         if self._image().level < ACCESS_LEVEL:
             raise UnsupportedLevel(f"{AUDIT_TOPIC} needs feature level {ACCESS_LEVEL}")
         return await self._create_own(AUDIT_TOPIC)
@@ -132,11 +136,11 @@ class Administration:
         return self._topic(name)
 
     async def delete_topic(self, name: str) -> None:
-        """Deletes a topic and its data. Raises `UnknownTopic`, `InvalidRequest` if deletion is turned off."""
+        """Deletes a topic and its data. Raises `UnknownTopic`, or `InvalidRequest` if deletion is turned off."""
         await self._decide(DeleteTopic(name, self._topic(name).topic_id))
 
     async def add_partitions(self, name: str, total: int) -> Topic:
-        """Grows a topic to `total` partitions. Raises `UnknownTopic`, `InvalidRequest`."""
+        """Adds partitions to a topic, up to `total`. Raises `UnknownTopic`, `InvalidRequest`."""
         before = self._topic(name)
         command = AddPartitions(name, len(before.partitions), total)
         placed = await self._submit(command, TopicPlaced)
@@ -147,21 +151,22 @@ class Administration:
     async def alter_topic_configs(
         self, name: str, changes: Mapping[str, str | None], *, validate_only: bool = False
     ) -> None:
-        """Sets overrides of a topic, or takes them back (None). Raises `UnknownTopic`, `InvalidRequest`."""
+        """Sets configuration overrides of a topic, or removes them (None). Raises `UnknownTopic`, `InvalidRequest`."""
         await self._decide(AlterTopicConfigs(name, dict(changes), validate_only))
 
     async def alter_quotas(self, changes: Sequence[QuotaChange], *, validate_only: bool = False) -> None:
-        """Gives entities quotas, or takes them back, all or none. Raises `InvalidRequest`, `UnsupportedLevel`."""
+        """Sets or removes quotas of entities, all or none. Raises `InvalidRequest`, `UnsupportedLevel`."""
         await self._decide(AlterQuotas(changes, validate_only))
 
     async def remove_broker(self, node_id: NodeId) -> None:
-        """Unregisters a broker for good. Raises `NotFound`, `InvalidRequest` as long as it has what others need."""
+        """Removes a broker from the cluster. Raises `NotFound`, or `InvalidRequest` while the broker has replicas or a
+        vote that the cluster needs."""
         known = self._image().brokers.get(node_id)
         await self._decide(RemoveBroker(node_id, -1 if known is None else known.epoch))
 
     async def raise_level(self, *, validate_only: bool = False) -> LevelAnswered:
-        """Raises the cluster's feature level to the highest that any broker speaks. Raises `UnsupportedLevel` if not
-        all do."""
+        """Raises the cluster's feature level to the highest that any broker supports. Raises `UnsupportedLevel` if not
+        all brokers support it."""
         answer = await self._submit(RaiseLevel(validate_only), LevelAnswered)
         await self._in_force(answer.position)
         return answer
@@ -169,10 +174,10 @@ class Administration:
     async def rebalance(
         self, leaving: Sequence[int] = (), *, validate_only: bool = False, throttle: int | None = None
     ) -> list[NewReplicas]:
-        """Begins to spread all replicas evenly, and none on brokers that are `leaving`; what begins to move.
-        `throttle` as in `AlterReassignments`, also if nothing more is to be reassigned.
+        """Begins to spread all replicas evenly over the brokers, and off those in `leaving`; returns the reassignments
+        that begin. `throttle` as in `AlterReassignments`; it is set even if no replica is to be reassigned.
 
-        The plan is made from this broker's image, beside the event loop. Raises `NotFound`, `InvalidRequest`.
+        The plan is made from this broker's image, in a worker thread. Raises `NotFound`, `InvalidRequest`.
         """
         commands = await self._runner.run(partial(planned, self._image(), leaving))
         if not validate_only:
@@ -181,26 +186,27 @@ class Administration:
         return [move for command in commands for move in command.partitions]
 
     async def alter_reassignments(self, partitions: Sequence[NewReplicas], throttle: int | None = None) -> None:
-        """Begins to move replicas, or calls it off; at most `MOVES_MAX` at once, all or nothing. `throttle` as in
+        """Begins or cancels reassignments, at most `MOVES_MAX` at once, all or none. `throttle` as in
         `AlterReassignments`. Raises `UnknownPartition`, `InvalidRequest`."""
         await self._decide(AlterReassignments(list(partitions), throttle))
 
     async def accept_loss(self, command: AcceptLoss) -> None:
-        """Gives up ranges of a partition, which a `LossReport` has found to be lost. Asking again does no harm. Raises
+        """Gives up offset ranges of a partition that a `LossReport` has found to be lost. It may be repeated. Raises
         `UnknownTopic`, `UnknownPartition`, `InvalidRequest`."""
         await self._decide(command)
 
     async def regroup(self, command: RegroupPartition) -> None:
-        """Has a partition that nobody leads go on from what is left, as a `RemainsReport` has it. Raises `LossRefused`
-        if the partition has changed since, `UnknownTopic`, `UnknownPartition`, `InvalidRequest`."""
+        """Lets a partition without a leader continue with its remaining replicas, as found by a `RemainsReport`. Raises
+        `LossRefused` if the partition has changed since, `UnknownTopic`, `UnknownPartition`, `InvalidRequest`."""
         await self._decide(command)
 
     async def change_access(self, command: AccessCommand) -> None:
-        """Makes or removes users, tokens or ACLs. Raises `UnsupportedLevel`, `InvalidRequest`, `NotFound`."""
+        """Creates or removes users, tokens or ACLs. Raises `UnsupportedLevel`, `InvalidRequest`, `NotFound`."""
         await self._decide(command)
 
     async def elect_leaders(self, command: ElectLeaders) -> Sequence[ElectionAnswer]:
-        """Other leaders, where that is possible; without `partitions`, of all, and only those that changed are told."""
+        """Elects leaders where possible, and returns an answer for each partition of the command. Without `partitions`
+        it is about all partitions, and returns those whose leader has changed."""
         elected = await self._submit(command, LeadersElected)
         await self._in_force(elected.position)
         return elected.partitions
@@ -215,7 +221,8 @@ class Administration:
         return await self._channel.submit(command, answer_type, seconds_max=COMMAND_S_MAX)
 
     async def allocate_producer_id(self) -> ProducerId:
-        """Returns an id that nobody else has, nor will have. Raises as the controller."""
+        """Returns a producer id that no other producer has or will have. Raises the errors of
+        `ControllerChannel.submit`."""
         return await self._producer_ids.allocate()
 
     def _topic(self, name: str) -> Topic:
@@ -226,7 +233,8 @@ class Administration:
 
 
 def _as_placed(name: str, configs: Mapping[str, str], placed: TopicPlaced) -> Topic:
-    """The topic as the answer has it: it is not to be (`validate_only`), or somebody has deleted it since."""
+    """Returns a topic as the controller's answer describes it, because it is not in the image: it was only validated,
+    or was deleted since."""
     replicas = [tuple(NodeId(node) for node in nodes) for nodes in placed.assignments]
     partitions = tuple(PartitionInfo(p, nodes[0], 0, nodes, nodes[:1]) for p, nodes in enumerate(replicas))
     return Topic(name, TopicId(placed.topic_id), configs, partitions)

@@ -1,8 +1,9 @@
-"""The way to the active controller, wherever it is: commands go there, and are repeated until they are answered.
+"""The channel to the active controller, wherever it is: commands go there, and are repeated until they are answered.
 
-Repeating is safe, because a command carries everything that was drawn for it: done twice, it is done once, and the
-answer is the same (`controller.commands`). So a controller that dies with a command in its hands costs time only. What
-is refused when it is repeated may have been done before, and undone by others: nobody is told then that it was not.
+Repeating is safe, because a command carries every random value drawn for it: a command that arrives twice takes effect
+once, and its answer is the same (`controller.commands`). So a controller that fails while it handles a command costs
+time only. A command that is refused when it is repeated may have taken effect before, and been undone by others: then
+the error says that the outcome is unknown.
 """
 
 from __future__ import annotations
@@ -31,23 +32,24 @@ from tidelog.transport.peer import Answer, PeerLost, PeerUnreachable
 A = TypeVar("A", bound=CommandAnswer)
 
 ATTEMPT_S_MAX = 12.0
-"""The longest that one attempt waits; more than a controller takes in the worst case, so that it has the last word."""
+"""Seconds that one attempt waits at most. More than a controller takes in the worst case, so that the controller's own
+error arrives first."""
 PAUSE_S = 0.02
 PAUSE_S_MAX = 0.5
 
 
 class Ask(Protocol):
-    """`PeerNode.request`."""
+    """The signature of `PeerNode.request`: sends a message to another broker and returns the answer."""
 
     async def __call__(self, node_id: int, message: msgspec.Struct, *, deadline_s: float) -> Answer: ...
 
 
 class ControllerChannel:
-    """The way from one broker to the active controller. `on_leader_changed` is to be called whenever another broker
-    leads.
+    """The channel from one broker to the active controller. `on_leader_changed` is to be called whenever the leader of
+    the metadata log changes.
 
-    A broker that has not registered yet hears no heartbeat of a leader. As long as it knows of none, it asks the
-    `voters`, one after the other: whoever does not lead says so, and who does. Those that it knows of may vote no more.
+    A broker that has not registered yet receives no heartbeats of a leader. As long as it knows no leader, it asks the
+    `voters` in turn: a voter that does not lead answers with the leader that it knows. The list may be out of date.
     """
 
     def __init__(
@@ -59,7 +61,7 @@ class ControllerChannel:
         voters: Callable[[], Sequence[int]],
         know: Callable[[int, str, int], None],
     ) -> None:
-        """`know` is told where a controller is found that others have named."""
+        """`know` is called with the node id and address of a controller that another broker has named."""
         self.leader: int | None = None
         """The node id of the broker that leads the metadata log, as far as this broker knows."""
         self._node_id = node_id
@@ -69,14 +71,14 @@ class ControllerChannel:
         self._voters = voters
         self._know = know
         self._named: int | None = None
-        """Whom another broker has named as the controller, until that has been asked."""
+        """The node id that another broker has named as the controller, until it has been asked."""
         self._turn = 0
         self._news = Watchers()
         self._asked: dict[asyncio.Timeout, int] = {}
         self._is_closed = False
 
     def on_leader_changed(self, leader: int | None) -> None:
-        """Another broker leads, or nobody."""
+        """Records the leader of the metadata log, None if there is none, and wakes the waiting commands."""
         self.leader = leader
         self._news.wake_all()
         for patience, asked in list(self._asked.items()):
@@ -84,13 +86,13 @@ class ControllerChannel:
                 patience.reschedule(0)  # whoever was asked may be paused, and never answer
 
     def close(self) -> None:
-        """Nothing is tried again."""
+        """Stops repeating commands, because this broker stops."""
         self._is_closed = True
         self._news.wake_all()
 
     async def submit(self, command: Command, answer_type: type[A], *, seconds_max: float) -> A:
-        """The controller's answer. Raises what it decided; `NotController` if none could be asked in time, which means
-        that nothing was done, or `ControllerLost` if one may have done it."""
+        """Returns the controller's answer to a command. Raises the controller's error; `NotController` if no controller
+        could be asked in time, so that nothing was done; or `ControllerLost` if one may have done it."""
         deadline_s = asyncio.get_running_loop().time() + seconds_max
         pause_s = PAUSE_S
         is_begun = False
@@ -134,7 +136,8 @@ class ControllerChannel:
         return NotController(f"node {asked} names node {named.node_id} as the controller; nothing was done")
 
     async def _while_it_leads(self, leader: int, asked: Awaitable[Answer]) -> Answer:
-        """Raises `TimeoutError` if another broker leads before this one has answered."""
+        """Returns the answer of the broker `leader`. Raises `TimeoutError` if another broker becomes leader before it
+        has answered."""
         async with asyncio.timeout(None) as patience:
             self._asked[patience] = leader
             try:
@@ -154,7 +157,7 @@ class ControllerChannel:
         return others[self._turn % len(others)] if others else None
 
     async def _pause(self, seconds: float, deadline_s: float) -> bool:
-        """Waits for news of the leader, or so long; False if the time is up."""
+        """Waits for a change of leader, at most `seconds`; returns False if the command's time is up."""
         loop = asyncio.get_running_loop()
         until_s = loop.time() + seconds
         with suppress(TimeoutError):

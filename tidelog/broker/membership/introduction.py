@@ -1,7 +1,7 @@
-"""A broker introduces itself to others by its hello, and learns from theirs which feature levels they speak.
+"""This broker's hello to other brokers, and the feature levels that the others' hellos report.
 
-A hello names the cluster, the process and its epoch, the history that the cluster has come to by recoveries, and the
-feature levels that the broker speaks. It is made anew when one of them changes.
+A hello names the cluster, the process and its broker epoch, the recovery history of the cluster, and the feature levels
+that the broker supports. It is made anew when one of them changes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tidelog.transport.peer import Hello, PeerNode
 
 
 class Introduction:
-    """The hello of one broker. `peers` is to be set before anything is asked of others."""
+    """The hello of one broker. `peers` must be set before messages are sent to other brokers."""
 
     peers: PeerNode
 
@@ -29,7 +29,8 @@ class Introduction:
         self._image = image
 
     def introduce(self, cluster_id: str, generation: int, recovery_id: str, epoch: int) -> None:
-        """Says from now on which cluster this broker belongs to, and the epoch of its registration (-1 before it)."""
+        """Sets the cluster that this broker belongs to, its recovery history, and the broker epoch of its registration
+        (-1 before it)."""
         image = self._image()
         self.hello = msgspec.structs.replace(
             self.hello,
@@ -41,12 +42,12 @@ class Introduction:
         )
 
     def image_changed(self, image: ClusterImage) -> None:
-        """Says from now on at which level the cluster is."""
+        """Takes the cluster's feature level from an image into the hello."""
         if image.cluster_id and image.level != self.hello.cluster_level:
             self.hello = msgspec.structs.replace(self.hello, cluster_level=image.level)
 
     def is_admitted(self, image: ClusterImage) -> bool:
-        """True if an image has this very process as its node's broker."""
+        """True if an image has this very process registered as the broker of its node id."""
         broker = image.brokers.get(NodeId(self.hello.node_id))
         return broker is not None and broker.incarnation == self.hello.incarnation
 
@@ -54,12 +55,12 @@ class Introduction:
 
     @property
     def levels(self) -> LevelRange:
-        """Returns the feature levels that this broker speaks."""
+        """Returns the feature levels that this broker supports."""
         return self.hello.levels
 
     def levels_of(self, broker: BrokerInfo) -> LevelRange | None:
-        """Returns the feature levels that a registered broker speaks: as its process says, or as it has registered at a
-        level at which that is written down; None if neither is known here."""
+        """Returns the feature levels that a registered broker supports: from its process's hello, or from its
+        registration if that records them; None if neither is known here."""
         if broker.incarnation == self.hello.incarnation:
             return self.hello.levels
         hello = self.peers.hello_of(broker.node_id)
@@ -68,7 +69,7 @@ class Introduction:
         return broker.levels if self._image().level > LEVEL_MIN else None
 
     def spoken_levels(self) -> list[SpokenLevels]:
-        """Returns what this broker speaks, and what those say that it is connected to."""
+        """Returns the feature levels of this broker and of the brokers that it is connected to."""
         heard = [self.peers.hello_of(node_id) for node_id in self.peers.connected]
         hellos = [self.hello, *(hello for hello in heard if hello is not None)]
         return [SpokenLevels(hello.node_id, hello.incarnation, hello.levels) for hello in hellos]

@@ -1,14 +1,14 @@
-"""A broker's standing in its cluster: it registers, lives by heartbeats, and leaves in good order.
+"""A broker's registration in its cluster: it registers, stays live by heartbeats, and leaves by a clean shutdown.
 
     register -> fenced, until a heartbeat shows that its own registration is applied here -> live
-    no heartbeat for a session's time -> fenced; its next heartbeat brings it back
-    wants to stop -> a heartbeat says so -> leads nothing any more -> flushes, leaves its clean mark, ends
+    no heartbeat for the session timeout -> fenced; its next heartbeat unfences it
+    wants to stop -> a heartbeat says so -> leads no partitions any more -> flushes, writes its clean mark, ends
 
-The epoch, the position of the registration in the metadata log, names this life of the process. If the cluster knows of
-a later one, this broker has no business any more, and registers anew, or ends if another process is registered instead.
+The broker epoch, which is the position of the registration in the metadata log, identifies the process. If the cluster
+has a later epoch for this node, this broker registers anew, or ends if another process is registered instead.
 
-The *clean mark* is a file with the epoch, written when everything is flushed and removed, durably, before the next life
-registers: whoever registers with it has on its disk all that it ever acknowledged.
+The *clean mark* is a file with the epoch, written when everything is flushed, and removed durably before the next
+process registers: a process that registers with it has on its disk everything that the broker ever acknowledged.
 """
 
 from __future__ import annotations
@@ -49,36 +49,36 @@ logger = structlog.get_logger("tidelog.broker")
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatState:
-    """A heartbeat tells the controller this."""
+    """The state of this broker that a heartbeat reports to the controller."""
 
     position: int
-    """How far the metadata is applied, and this broker in line with it."""
+    """The metadata position that is applied and in force on this broker."""
     snapshot: tuple[int, str]
 
 
 class Member(Protocol):
-    """The broker, as far as its registration knows it."""
+    """The broker, as its registration uses it."""
 
     def heartbeat_state(self) -> HeartbeatState: ...
 
     def unfit(self) -> tuple[UnfitReplica, ...]:
-        """Replicas here that the cluster should not count on."""
+        """Returns this broker's replicas that are unfit to lead or to be in sync."""
         ...
 
     def lost(self) -> tuple[LostReplica, ...]:
-        """Replicas here whose logs are gone."""
+        """Returns this broker's replicas whose logs are gone."""
         ...
 
     async def mark_time(self) -> int:
-        """Counts the stamp in the data directory on, durably, and returns it."""
+        """Increments the time mark in the data directory, durably, and returns it."""
         ...
 
     async def mark_old(self) -> None:
-        """Notes durably that the data directory is an old copy: the next start begins anew on it."""
+        """Records durably that the data directory is an old copy, so that the next start begins anew on it."""
         ...
 
     def report_applied(self, report: MetadataApplied) -> None:
-        """Tells the controller how far the metadata is in force here. It may get lost."""
+        """Reports to the controller the metadata position that is in force here. The message may be lost."""
         ...
 
     def report_silences(self, own_epoch: int) -> None:
@@ -87,7 +87,7 @@ class Member(Protocol):
 
 
 class Registration:
-    """Keeps one process registered. `run` is its task; it needs `register` first."""
+    """Keeps one process registered and live. `register` comes first; `run` is its task."""
 
     def __init__(
         self,
@@ -98,9 +98,9 @@ class Registration:
         incarnation: str,
         member: Member,
     ) -> None:
-        """`lease` is renewed by answered heartbeats."""
+        """`lease` is the right to serve as a leader, which answered heartbeats renew."""
         self.incarnation = incarnation
-        """The incarnation of this process, by which the controller tells it from others of the same node."""
+        """The random incarnation of this process, which distinguishes it from other processes of the same node id."""
         self.epoch = -1
         """The broker epoch of the registration; -1 before it."""
         self.is_live = asyncio.Event()
@@ -115,17 +115,18 @@ class Registration:
         self._removed: dict[TopicId, None] = {}
         self._told = -1
         self._owed: tuple[int, float] | None = None
-        """The lease that an answered heartbeat gives, once this much of the metadata is in force here."""
+        """The metadata position that must be in force here, and the time of the heartbeat, before the lease of an
+        answered heartbeat begins; None if no lease is waiting."""
         self._is_heard = True
         self._stamp, self._stamped_s = 0, 0.0
-        """The last time mark in the data directory, and when it was asked for."""
+        """The last time mark in the data directory, and the monotonic time in seconds at which the next was begun."""
         self._marking: asyncio.Task[None] | None = None
 
     # -- joining -----------------------------------------------------------------------------------------------------
 
     async def register(self, command: RegisterBroker) -> BrokerAdmitted:
-        """Makes this process the cluster's broker of its node id. Raises `NodeIdInUse`, `WrongCluster`,
-        `OldDirectory`."""
+        """Registers this process as the broker of its node id; returns when it is admitted. Raises `NodeIdInUse`,
+        `WrongCluster`, `OldDirectory`."""
         self._command = command
         self._stamp, self._stamped_s = command.stamp, self._clock.monotonic_s()
         session_s, loop = self._config.broker_session_timeout_ms / 1000, asyncio.get_running_loop()
@@ -160,7 +161,8 @@ class Registration:
     # -- living ------------------------------------------------------------------------------------------------------
 
     def on_metadata_applied(self) -> None:
-        """More of the metadata is in force here: the controller is told at once, since answers wait for it."""
+        """Reports to the controller at once that more of the metadata is in force here, since its answers may wait for
+        that."""
         self._take_lease()
         position = self._member.heartbeat_state().position
         if self.epoch < 0 or position <= self._told:
@@ -171,18 +173,18 @@ class Registration:
             self._wake.set()
 
     def hurry(self) -> None:
-        """Something that a heartbeat tells has changed, or there is another controller to hear it."""
+        """Sends the next heartbeat at once, because the state that it reports, or the controller, has changed."""
         self._told = -1
         self._wake.set()
 
     def report_removed(self, topic_id: TopicId) -> None:
-        """Nothing of this deleted topic is left here."""
+        """Has the next heartbeat report that no data of this deleted topic is left here."""
         self._removed[topic_id] = None
         self._wake.set()
 
     async def run(self) -> None:
-        """Sends heartbeats until cancelled. Raises `NodeIdInUse` if another broker is registered instead, and
-        `BrokerRemoved` if it has none any more."""
+        """Sends heartbeats until cancelled. Raises `NodeIdInUse` if another process is registered instead, and
+        `BrokerRemoved` if the broker was removed from the cluster."""
         try:
             await self._live()
         finally:
@@ -218,7 +220,8 @@ class Registration:
                 self._note_heard(error)
 
     def _begin_to_mark_time(self) -> None:
-        """Heartbeats do not wait for a disk that hangs."""
+        """Begins to write a time mark if one is due, in a task, so that heartbeats do not wait for a disk that
+        hangs."""
         now_s = self._clock.monotonic_s()
         is_due = now_s - self._stamped_s >= self._config.broker_stamp_interval_ms / 1000
         if is_due and (self._marking is None or self._marking.done()):
@@ -226,14 +229,14 @@ class Registration:
             self._marking = asyncio.ensure_future(self._mark_time())
 
     async def _mark_time(self) -> None:
-        """Tells nothing that is not on the disk. A disk that takes nothing is as old as its last mark."""
+        """Writes a time mark, and reports it from the next heartbeat on. On a disk error the last mark stays."""
         try:
             self._stamp = await self._member.mark_time()
         except OSError as error:
             logger.error("the time cannot be marked in the data directory", error=str(error))
 
     def _note_heard(self, error: TidelogError | None = None) -> None:
-        """Says once that nobody answers, however long that lasts, and once that it is over."""
+        """Logs once that heartbeats are not answered, and once that they are answered again."""
         if self._is_heard and error is not None:
             logger.warning("heartbeats are not answered", reason=str(error))
         elif not self._is_heard and error is None:
@@ -265,7 +268,8 @@ class Registration:
         return answer
 
     def _take_lease(self) -> None:
-        """A broker that was fenced is live again with its first heartbeat, before it knows who leads in its place."""
+        """Renews the lease for the last answered heartbeat, once the metadata that its answer requires is in force
+        here."""
         if self._owed is not None and self._member.heartbeat_state().position >= self._owed[0]:
             self._lease.renew(self._owed[1])
             self._owed = None
@@ -283,7 +287,8 @@ class Registration:
             await self._channel.submit(report, Done, seconds_max=seconds_max)
 
     async def _report_lost(self, seconds_max: float) -> None:
-        """Before a heartbeat that may make this broker live: nobody must be led by a replica that is lost."""
+        """Reports lost logs. It comes before a heartbeat that may unfence this broker, so that no lost replica is
+        elected."""
         lost = self._member.lost()
         if lost:
             logger.error("logs are lost; what stands in for them is empty", partitions=len(lost))
@@ -293,7 +298,8 @@ class Registration:
     # -- leaving -----------------------------------------------------------------------------------------------------
 
     async def leave(self) -> None:
-        """Asks that nobody counts on this broker any more; after a while it goes all the same."""
+        """Asks the controller to fence this broker and elect other leaders; returns after a timeout if there is no
+        answer."""
         try:
             answer = await self._beat(SHUTDOWN_S_MAX, wants_shutdown=True)
             assert answer.may_stop, "who asked to stop is fenced by the same decision"
@@ -305,8 +311,8 @@ class Registration:
 
 
 def take_clean_mark(files: Files) -> int:
-    """The epoch under which the last life stopped in good order, -1 if it did not. The mark is gone for good when this
-    returns. Blocking. Raises `OSError`."""
+    """Returns the broker epoch under which the last process shut down cleanly, -1 if it did not. The mark is removed
+    durably when this returns. Blocking. Raises `OSError`."""
     if not files.exists(CLEAN_MARK):
         return -1
     file = files.open(CLEAN_MARK)
@@ -322,7 +328,7 @@ def take_clean_mark(files: Files) -> int:
 
 
 def leave_clean_mark(files: Files, epoch: int) -> None:
-    """Says that everything is on the disk. Blocking. Raises `OSError`."""
+    """Writes the clean mark, after everything was flushed. Blocking. Raises `OSError`."""
     file = files.open(CLEAN_MARK, create=True)
     try:
         file.truncate(0)

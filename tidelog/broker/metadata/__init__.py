@@ -1,4 +1,4 @@
-"""The metadata log of the cluster: founding, campaigns, snapshots, and the image that its entries make.
+"""The metadata log of the cluster on this broker: founding, joining, snapshots, and the image that its records yield.
 
-The engine that agrees on its entries is in `consensus`; what the records mean is in `tidelog.controller`.
+The Paxos log that agrees on its entries is in `consensus`; the effects of the records are in `tidelog.controller`.
 """

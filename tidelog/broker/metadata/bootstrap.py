@@ -1,12 +1,11 @@
-"""How a broker's part in its cluster begins, at each start: its disk, its cluster, and whether it may go on.
+"""The start of a broker's metadata: its disk, its cluster, and whether it may take part.
 
-A disk that remembers resumes, whatever anybody says; a new one founds its cluster with others, or joins it
-(`consensus.founding`). A disk that has forgotten something that it had promised must never vote again: it is left as it
-is, and when the cluster is found, a new one is begun beside it (metadata-2/), which is another voter, if this broker is
-to be one; the cluster replaces the old.
+A disk that has its Paxos state resumes; a new one founds its cluster with others, or joins it (`consensus.founding`). A
+disk that has lost promises must never vote again: it is left as it is, and when the cluster is found, a new log is
+begun beside it (metadata-2/), which is another voter, if this broker is to be one; the cluster replaces the old voter.
 
-The directory has a past if its identity, its data or its disk say that it was in a cluster. Then it founds no other: it
-joins its own again, or waits for an operator.
+The directory has a past if its identity, its data or its disk show that it was in a cluster. Then it founds no other:
+it joins its own again, or waits for an operator.
 """
 
 from __future__ import annotations
@@ -40,32 +39,33 @@ logger = structlog.get_logger("tidelog.quorum")
 
 Tell = Callable[[str], None]
 Contacts = Callable[[], Awaitable[Sequence[Address]]]
-"""Finds out where the brokers of the cluster that is to be joined listen for others. Raises `ConfigError`."""
+"""A function that returns the peer addresses of brokers in the cluster that is to be joined. Raises `ConfigError`."""
 
 
 async def no_contacts() -> Sequence[Address]:
-    """Names nobody: this broker was not told to join a cluster."""
+    """Returns no addresses: this broker was not configured to join a cluster."""
     return ()
 
 
 class MetadataDamaged(InternalError):
-    """The metadata log cannot be read whole, so this broker must not act on it. No data was touched."""
+    """The metadata log cannot be read completely, so this broker must not act on it. No data was touched."""
 
 
 WITNESS_PAUSE_S = 0.05
 
 
 class MetadataBootstrap:
-    """Starts one broker's metadata. `open_disk` first; then `begin` if the disk is new, else both checks."""
+    """Starts one broker's metadata. `open_disk` comes first; then `begin` if the disk is new, else `check_alone` and
+    `check_cluster`."""
 
     def __init__(
         self, config: BrokerConfig, manager: LogManager, peers: PeerNode, clock: Clock, entropy: Entropy, tell: Tell
     ) -> None:
-        """`tell` is told what a broker without a cluster waits for."""
+        """`tell` is called with the reason why a broker without a cluster is waiting."""
         self.named = [NamedVoter(node, (host, port)) for node, host, port in config.named_voters]
         self.member: LogMember
         self.lost_storage = ""
-        """The disk under which this directory took part before, if it was lost since."""
+        """The former disk id of this data directory, if that disk was lost since; else empty."""
         self._node_id = NodeId(config.node_id)
         self._manager = manager
         self._ask = partial(ask_member, peers)
@@ -74,13 +74,14 @@ class MetadataBootstrap:
         self._tell = tell
         self._is_alone = not (config.cluster_voters or config.cluster_join)
         self._past: Past | None = None
-        """Known as soon as the disk is read, if it is new."""
+        """The past of a new disk's directory, known once the disk is read; None if the disk is not new."""
         self._is_amnesiac = False
-        """True if the disk has forgotten something that it promised, or is an old copy and never knew."""
+        """True if the disk has lost promises that it gave, or is an old copy from before them."""
         self._is_old = False
 
     def open_disk(self) -> bool:
-        """Reads what the disk remembers; True if it resumes. Blocking. Raises `WrongDirectory`, `OSError`."""
+        """Reads the Paxos state on the disk; returns True if the disk resumes. Blocking. Raises `WrongDirectory`,
+        `OSError`."""
         self._manager.identity.settle()
         store, stored = self._manager.open_slots(self._clock.wall_ms())
         for finding in stored.report.findings:
@@ -101,7 +102,8 @@ class MetadataBootstrap:
         return False
 
     def _check_owner(self) -> None:
-        """Raises `WrongDirectory` if the directory, or the metadata log in it, is another broker's."""
+        """Raises `WrongDirectory` if the directory belongs to another broker, or its metadata log to another
+        cluster."""
         member, known = self.member, self._manager.identity.current
         owner, cluster_id = member.stored_node_id, member.cluster_id
         if known is not None:
@@ -119,7 +121,8 @@ class MetadataBootstrap:
             )
 
     def _may_found_anew(self) -> bool:
-        """Returns True if this very disk was to found a cluster, and did not begin to: nothing was founded."""
+        """Returns True if this very disk was to found a cluster and has not begun to, so that no cluster was
+        founded."""
         identity = self._manager.identity.current
         return identity is not None and identity.founds and identity.storage == self.member.incarnation
 
@@ -138,8 +141,8 @@ class MetadataBootstrap:
         return Past(not was_there, self.member.cluster_id)
 
     async def begin(self, me: Address, contacts: Contacts, log_writer: LogWriter) -> None:
-        """Has a new disk found its cluster, or join it; waits for the others. Raises `ConfigError`, `WrongCluster`,
-        `OSError`."""
+        """Has a new disk found its cluster, or join it; waits for the other brokers. Raises `ConfigError`,
+        `WrongCluster`, `OSError`."""
         assert self._past is not None, "a disk is read first"
         voter, past = NamedVoter(self._node_id, me), self._past
         addresses, incarnation = await self._contacts(contacts, past), self.member.incarnation
@@ -158,7 +161,8 @@ class MetadataBootstrap:
         await self.member.begin(origin, log_writer)
 
     async def _contacts(self, contacts: Contacts, past: Past) -> Sequence[Address]:
-        """Raises `ConfigError` if nobody answers at `cluster.join`, unless the directory has a past: it waits then."""
+        """Returns the addresses of the cluster to join. Raises `ConfigError` if no broker answers at `cluster.join`; if
+        the directory has a past it waits instead."""
         while True:
             try:
                 return await contacts()
@@ -170,10 +174,10 @@ class MetadataBootstrap:
                 self._tell(reason)
 
     def described(self) -> QuorumDescribed:
-        """Describes a disk that is in no cluster yet to another broker that starts.
+        """Describes a disk that is in no cluster yet to another starting broker.
 
-        Raises `NotController` until the disk is read: if the other took it for new, it would found a second cluster
-        beside the one that this disk remembers.
+        Raises `NotController` until the disk is read: if the other broker took it for new, it would found a second
+        cluster beside the one that this disk belongs to.
         """
         if self._past is None:
             raise NotController("this broker is still reading its disk; ask again")
@@ -181,8 +185,8 @@ class MetadataBootstrap:
         return structs.replace(described, generation=self._past.generation, recovery_id=self._past.recovery_id)
 
     async def find_loss(self, log: ElectedLog) -> str:
-        """Asks the voters, and offers those that lack an entry the copy that is here. Returns what an operator is to do
-        if a majority of them has lost its disks; else nothing."""
+        """Asks the voters about their disks, and offers this broker's copies of entries to those that lack them.
+        Returns advice for the operator if a majority of the voters has lost its disks; else an empty string."""
         voters = log.membership.voters
         addresses = [(voter.host, voter.port) for voter in voters.voters if voter.node_id != self._node_id]
         answers = await asyncio.gather(*(self._ask(address) for address in addresses), return_exceptions=True)
@@ -199,14 +203,16 @@ class MetadataBootstrap:
         return waiting_for(Past(), [], silent, [voter.node_id for voter in lost])
 
     def needs_witnesses(self, log: ElectedLog) -> bool:
-        """Returns True if this disk votes with others: if it is an old copy, it does not know what it has promised."""
+        """Returns True if this disk is one of several voters: if it were an old copy, it would lack promises that it
+        gave."""
         voters = log.membership.voters
         # A voter alone has nobody who could know more; a learner promises nothing.
         return voters.find(self._node_id, self.member.incarnation) is not None and len(voters.voters) > 1
 
     async def find_witnesses(self, log: ElectedLog, log_writer: LogWriter) -> None:
-        """Asks the other voters, until with this one they are a majority, how recent this directory was when they heard
-        of it last. Raises `OldDirectory`, after noting it on the disk, if it is an earlier state than that."""
+        """Asks the other voters, until with this one they are a majority, for the newest mark of this directory that
+        they know. Raises `OldDirectory`, after recording it on the disk, if the directory has an older mark than that.
+        """
         while self.needs_witnesses(log):
             voters = log.membership.voters.voters
             others = [(voter.host, voter.port) for voter in voters if voter.node_id != self._node_id]
@@ -231,7 +237,7 @@ class MetadataBootstrap:
             await asyncio.sleep(WITNESS_PAUSE_S)
 
     async def identify(self, log_writer: LogWriter) -> None:
-        """Gives a directory whose metadata log knows the cluster the identity that it lacks."""
+        """Stores the identity (cluster, node and disk id) of a directory that lacks it, from its metadata log."""
         identity = self._manager.identity
         member, current = self.member, identity.current
         if current is None or current.storage != member.incarnation:
@@ -240,7 +246,7 @@ class MetadataBootstrap:
             await log_writer.perform(partial(self._identify, origin))
 
     def _identify(self, origin: LogOrigin) -> None:
-        """Stores the directory's identity, as a disk of this log. Blocking. Raises `OSError`."""
+        """Stores the directory's identity as a disk of this metadata log. Blocking. Raises `OSError`."""
         identity = self._manager.identity
         current = identity.current or DirectoryIdentity(
             cluster_id="", node_id=self._node_id, storage="", starts=1 if self._past is not None else 0
@@ -262,19 +268,20 @@ class MetadataBootstrap:
 
     @property
     def generation(self) -> int:
-        """How often the cluster's metadata log was begun anew, as this directory remembers."""
+        """The number of recoveries of the cluster's metadata log that this directory knows of."""
         identity = self._manager.identity.current
         return 0 if identity is None else identity.generation
 
     @property
     def recovery_id(self) -> str:
-        """The id of the last recovery; empty if there was none, or an older version did it."""
+        """The id of the last recovery; empty if there was none, or an older version made it."""
         identity = self._manager.identity.current
         return "" if identity is None else identity.recovery_id
 
     def check_alone(self, log: ElectedLog) -> None:
-        """Raises `MetadataDamaged` if the only voter has lost something and is alone by configuration: nobody can give
-        it back. With others it waits, for learners have the entries, too."""
+        """Raises `MetadataDamaged` if this broker is the only voter, is configured without other brokers, and its log
+        has lost an entry, which no other broker can restore. With other brokers it waits, since learners have the
+        entries, too."""
         if not self._is_alone:
             return
         faulty = [slot.position for slot in self.member.stored.slots if slot.is_faulty]
@@ -286,10 +293,10 @@ class MetadataBootstrap:
             )
 
     async def check_cluster(self, me: Address, contacts: Contacts) -> None:
-        """Raises `WrongCluster` if those that `cluster.voters` or `cluster.join` name are of another cluster, a newer
-        generation of it, or another recovery.
+        """Raises `WrongCluster` if the brokers that `cluster.voters` or `cluster.join` name belong to another cluster,
+        a newer generation of it, or another recovery.
 
-        A broker that belongs to one does not need them, so it does not wait long for them.
+        A broker that is a member already does not need them, so it waits only briefly for their answers.
         """
         others = [voter.address for voter in self.named if voter.node_id != self._node_id]
         with suppress(TidelogError, TimeoutError):

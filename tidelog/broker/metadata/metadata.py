@@ -1,7 +1,7 @@
 """This broker's copy of the cluster's metadata: opened from its disk, and kept up to date.
 
-What lies on the disk: the replica of the log (`SlotStore` in metadata/), and snapshots of the image (snapshots/). The
-image is the newest snapshot and everything in the log behind it. `bootstrap` tells how a disk comes to its cluster.
+The disk holds a replica of the log (`SlotStore` in metadata/), and snapshots of the image (snapshots/). The image is
+the newest snapshot with everything in the log behind it applied. `bootstrap` decides how a disk joins its cluster.
 """
 
 from __future__ import annotations
@@ -62,21 +62,22 @@ logger = structlog.get_logger("tidelog.quorum")
 
 
 class MetadataListener(LeaderListener, Protocol):
-    """The broker, as its metadata sees it."""
+    """The broker, as its metadata notifies it."""
 
     def image_changed(self, image: ClusterImage) -> None: ...
 
     def waits(self, reason: str) -> None:
-        """Hears why this broker has no cluster yet."""
+        """Called with the reason why this broker has no cluster yet."""
         ...
 
     def fail(self, reason: str) -> None:
-        """Hears why this broker must not go on."""
+        """Called with the reason why this broker must stop."""
         ...
 
 
 class ClusterMetadata:
-    """Keeps one broker's copy: `open`, then `start`; `close` at the end. Each change replaces `image` whole."""
+    """This broker's copy of the cluster metadata: `open` comes first, then `start`; `close` at the end. Each change
+    replaces `image` as a whole."""
 
     def __init__(
         self,
@@ -106,25 +107,24 @@ class ClusterMetadata:
         self._member: LogMember | None = None
         self._log: ElectedLog
         self._snapshot_voters: SnapshotVoters | None = None
-        """The voters by the last snapshot, or by what was delivered since."""
+        """The voters of the last snapshot, or of the voter changes applied since."""
         self._is_open = False
         self.may_register = asyncio.Event()
-        """Set when no voter that was asked knows of a later start of this directory: this one is counted then."""
+        """Set when no voter that was asked knows of a later start of this directory; then the broker may register."""
         self._is_resumed = False
-        """The disk remembers its log."""
+        """True if the disk has its Paxos state from before this start."""
         self._known: tuple[int, ...] = ()
-        """The brokers that this one dials."""
+        """The node ids of the brokers that this one connects to."""
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     # -- opening -----------------------------------------------------------------------------------------------------
 
     async def open(self, address: Address, contacts: Contacts) -> None:
-        """Reads the disk, and finds out which cluster this broker belongs to; a new disk may have to wait for others.
+        """Reads the disk, and finds the cluster that this broker belongs to; a new disk may have to wait for others.
 
-        `address` is where this broker listens for peers.
+        `address` is the address at which this broker listens for other brokers.
 
-        Raises `MetadataDamaged`, `WrongDirectory`, `ConfigError`, `WrongCluster`, `UnsupportedLevel`,
-        `OSError`.
+        Raises `MetadataDamaged`, `WrongDirectory`, `ConfigError`, `WrongCluster`, `UnsupportedLevel`, `OSError`.
         """
         bootstrap = self._bootstrap
         position = 0
@@ -153,8 +153,8 @@ class ClusterMetadata:
         self._is_open = True
 
     def _level(self) -> int:
-        """Returns the feature level to write the log at. Before the image tells, that is the level of what the disk
-        holds, and on a new one the highest that all speak who are heard."""
+        """Returns the feature level at which the log is written. While there is no image, that is the level of the log
+        on the disk, and for a new disk the highest level that all connected brokers support."""
         if self.image.cluster_id:
             return self.image.level
         assert self._member is not None, "it is this that writes"
@@ -165,12 +165,12 @@ class ClusterMetadata:
         return min([self._levels.highest, *(hello.levels.highest for hello in hellos if hello is not None)])
 
     def _assigned_voter_id(self) -> int:
-        """Returns the id that this disk is to vote under, by the image; 0 if it has none."""
+        """Returns the voter id that the image assigns to this disk; 0 if it has none."""
         broker = self.image.brokers.get(self._node_id)
         return broker.voter_id if broker is not None and broker.storage == self.incarnation else 0
 
     def _membership(self, member: LogMember) -> Membership:
-        """Returns the voters by the snapshot, or at the log's beginning."""
+        """Returns the voters of the newest snapshot, or of the log's beginning if there is no snapshot."""
         if self._snapshot_voters is not None:
             return Membership(self._snapshot_voters.voters, self._snapshot_voters.voters_position)
         membership = member.membership()
@@ -185,23 +185,23 @@ class ClusterMetadata:
 
     @property
     def generation(self) -> int:
-        """How often the metadata log of this broker's cluster was begun anew."""
+        """The number of recoveries of the metadata log of this broker's cluster."""
         return self._bootstrap.generation
 
     @property
     def recovery_id(self) -> str:
-        """The id of the last time that this was done (`ClusterRecovery`)."""
+        """The id of the last recovery (`ClusterRecovery`); empty if there was none."""
         return self._bootstrap.recovery_id
 
     @property
     def lost_storage(self) -> str:
-        """The disk that this directory took part with before it was lost; empty if none was."""
+        """The former disk id of this data directory, if that disk was lost; else empty."""
         return self._bootstrap.lost_storage
 
     async def find_loss(self) -> str:
-        """Returns what is lost that an operator has to know of, and what to do: a majority of the voters
-        (`MetadataBootstrap.find_loss`), the snapshot that the log goes on from, or its next entry. Empty if nothing is
-        lost."""
+        """Returns a description of lost metadata, with advice for the operator: a majority of the voters
+        (`MetadataBootstrap.find_loss`), the snapshot from which the log continues, or its next entry. Empty if nothing
+        is lost."""
         if lost := await self._bootstrap.find_loss(self._log):
             return lost
         if (needed := self._log.delivery.needs_snapshot) is not None:
@@ -210,13 +210,13 @@ class ClusterMetadata:
 
     @property
     def incarnation(self) -> str:
-        """The incarnation of its disk; empty until that is open."""
+        """The incarnation (random id) of this broker's metadata disk; empty until it is open."""
         return "" if self._member is None else self._member.incarnation
 
     # -- running -----------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begins to take part: dials the others, and votes if this disk may."""
+        """Begins to take part: connects to other brokers, and votes if this disk may."""
         self._spawn("metainfo", self._log.disk.run())
         self._know_peers()
         if voter_id := self._assigned_voter_id():
@@ -232,7 +232,7 @@ class ClusterMetadata:
         self._fetch_missing_snapshot()
 
     async def _find_witnesses(self) -> None:
-        """Lets this broker vote once a majority, itself included, knows of no later state of its directory."""
+        """Lets this broker vote once a majority of voters, itself included, knows no later state of its directory."""
         try:
             await self._bootstrap.find_witnesses(self._log, self._context.log_writer)
         except OldDirectory as error:
@@ -252,7 +252,7 @@ class ClusterMetadata:
             self._listener.fail(str(task.exception()))
 
     async def close(self) -> None:
-        """Ends timers and tasks; what is appended to the disk stays for the log writer."""
+        """Ends timers and tasks; the log writer still flushes what is appended."""
         if self._is_open:
             self._log.leadership.resign()
             # It has resigned before: another voter asks at once then, and need not wait for silence.
@@ -262,7 +262,7 @@ class ClusterMetadata:
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     def _know_peers(self) -> None:
-        """Dials voters and registered brokers, and nobody else."""
+        """Connects to the voters and the registered brokers, and to no others."""
         assert self._member is not None and self._member.contacts is not None, "a cluster is known"
         # The voters that were known last, too: those in force may stand in an entry that only they can give.
         voters = (*self._member.contacts.voters, *self._log.membership.voters.voters)
@@ -282,12 +282,15 @@ class ClusterMetadata:
     # -- as the active controller uses it ----------------------------------------------------------------------------
 
     async def append(self, records: Sequence[MetadataRecord]) -> int:
-        """Appends records, all or none, as `ElectedLog.append`; returns the first one's offset."""
+        """Appends records to the metadata log, all or none; returns the first one's offset when they are applied.
+        Raises `NotController` or `Overloaded` if nothing was appended, and `ControllerLost` if the outcome is unknown.
+        """
         payload = encode_records(records, self.image.level)
         return (await self._log.append(payload, len(records))).value.base_offset
 
     async def change_voters(self, *, add: Voter | None = None, remove: int | None = None) -> None:
-        """Changes the voters as `ElectedLog.change_voters`. A new one must be ready before its vote may be needed."""
+        """Adds or removes a voter of the metadata log, and connects to a new one first, since its vote may be needed at
+        once."""
         if add is not None:
             try:
                 answer = await self._peers.request(add.node_id, DescribeQuorum(), deadline_s=ASK_S_MAX)
@@ -301,20 +304,21 @@ class ClusterMetadata:
         await self._log.change_voters(add=add, remove=remove)
 
     def resign(self) -> None:
-        """Resigns as `Leadership.resign`."""
+        """Stops leading the metadata log, if this broker leads it."""
         self._log.leadership.resign()
 
     def step_aside(self, heir: int) -> None:
-        """Lets another voter lead, by its id."""
+        """Hands the leadership of the metadata log to the voter with the id `heir`."""
         self._log.leadership.resign(heir)
 
     def mark(self) -> None:
-        """Notes on disk how far the metadata log is durable, if that can be done now."""
+        """Records on disk how far the metadata log is flushed, if that is possible now."""
         if self._member is not None:
             self._member.store.mark()
 
     def scrub_targets(self, means: Means) -> dict[str, Target]:
-        """Returns what the scrubber is to read: the log, its metainfo, the snapshots, and the directory's identity."""
+        """Returns the parts for the scrubber to verify: the log, its metainfo, the snapshots, and the directory's
+        identity."""
         engine, identity = self._log.engine, self._manager.identity
         return {
             "log metadata": JournalTarget("metadata", engine, lambda: True, means),
@@ -328,12 +332,12 @@ class ClusterMetadata:
 
     @property
     def voter_nodes(self) -> tuple[int, ...]:
-        """Brokers that vote, as far as this one knows."""
+        """The node ids of the brokers that vote on the metadata log, as far as this one knows."""
         return tuple(voter.node_id for voter in self._log.membership.voters.voters) if self._is_open else ()
 
     @property
     def has_lease(self) -> bool:
-        """True while `ElectedLog.has_lease` is."""
+        """True while this broker leads the metadata log and no other broker can."""
         return self._log.has_lease
 
     @property
@@ -343,7 +347,7 @@ class ClusterMetadata:
 
     @property
     def snapshot(self) -> tuple[int, str]:
-        """The image's position in the newest snapshot here, and its root hash."""
+        """The metadata position of the newest snapshot on this broker, and its root hash."""
         return self._keeper.newest
 
     # -- as the log uses it ------------------------------------------------------------------------------------------
@@ -386,7 +390,7 @@ class ClusterMetadata:
         self._listener.fail("the disk of the metadata log has failed; see what it was, then start this broker again")
 
     def lacks_snapshot(self) -> None:
-        """Fetches a snapshot, as the log goes on behind what the image knows."""
+        """Fetches a snapshot, because the log continues behind the end of the image."""
         self._fetch_missing_snapshot()
 
     # -- snapshots ---------------------------------------------------------------------------------------------------
@@ -404,7 +408,8 @@ class ClusterMetadata:
             await self._log.truncate(begin)
 
     async def _give_up_image(self) -> None:
-        """Drops an image that is not what the others agreed on: this broker must fetch theirs, from its start."""
+        """Removes the snapshots of an image that differs from the one that a majority agreed on, and stops this broker,
+        which fetches theirs at its next start."""
         await self._context.log_writer.perform(self._manager.remove_snapshots)
         self._listener.fail("this broker's metadata differ from what a majority agreed on; start it again")
 
@@ -427,8 +432,8 @@ class ClusterMetadata:
     # -- as other brokers use it -------------------------------------------------------------------------------------
 
     def described(self) -> QuorumDescribed:
-        """Describes this broker's metadata log, or that it has none yet, to another broker, which decides by that
-        whether to join or to found a cluster. Raises as `MetadataBootstrap.described`."""
+        """Describes this broker's metadata log, or that it has none yet, to another broker, which decides from that
+        whether to join or to found a cluster. Raises `NotController` until the disk is read."""
         if self._is_open:
             described = self._log.described(self._bootstrap.named)
             return msgspec.structs.replace(
@@ -440,8 +445,8 @@ class ClusterMetadata:
         return self._bootstrap.described()
 
     def _directories(self) -> tuple[tuple[int, str, int, int], ...]:
-        """Returns how recent the brokers' directories are, also by entries that are accepted here and not known to be
-        chosen."""
+        """Returns the newest marks of the brokers' directories (node id, disk id, starts, stamp), including those in
+        entries that are accepted here and not known to be chosen."""
         image = self.image
         # An entry that is only accepted may be chosen and answered: its mark counts, or an old copy would pass for new.
         for payload, offset in self._log.open_entries():
@@ -453,11 +458,11 @@ class ClusterMetadata:
         )
 
     def about_snapshots(self, message: DescribeSnapshots | FetchSnapshot) -> Answer:
-        """Answers as `SnapshotKeeper.answer`."""
+        """Answers another broker's request about snapshots. Raises `NotFound` if no snapshot can be read here."""
         return self._keeper.answer(message)
 
     def notified(self, node_id: int, message: msgspec.Struct, payload: memoryview) -> None:
-        """Takes a message of a peer's engine or election."""
+        """Takes a message of another broker's Paxos engine or election."""
         if not self._is_open:
             return
         if isinstance(message, PaxosFrame):
@@ -474,6 +479,6 @@ class ClusterMetadata:
             self._log.receive_election(node_id, message)
 
     def peer_down(self, node_id: int) -> None:
-        """Tells the election that a broker's process has ended."""
+        """Reports to the election that a broker's process has ended."""
         if self._is_open:
             self._log.peer_down(node_id)

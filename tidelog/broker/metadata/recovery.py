@@ -1,17 +1,18 @@
-"""Beginning a cluster's metadata log anew, by an operator's word, when a majority of its voters is lost.
+"""Recovery: rebuilding a cluster's metadata log at an operator's command, when a majority of its voters is lost.
 
-The new log goes on from what remains (`remains`), under the same cluster id and a higher *generation*. One of the given
-directories gets it, as its only voter; the others learn it from there, and vote again as the controller sees fit. No
-disk of a topic counts as lost for that: a directory keeps the storage under which its replicas are known.
+The new log continues from the state that the remaining directories hold (`remains`), under the same cluster id and a
+higher *generation*. One of the given directories gets it, as its only voter; the others receive it from there, and
+become voters again as the controller decides. No disk of a topic counts as lost because of it: a directory keeps the
+storage id under which its replicas are known.
 
-Two recoveries from different directories count to the same generation, so each draws an id: brokers of both refuse each
-other, and so does a further recovery of both. An operator chooses one.
+Two recoveries from different directories have the same generation, so each draws an id: brokers of the two refuse each
+other, and a further recovery from both is refused. An operator has to choose one.
 
-What was decided last may be gone: elections, registrations, new topics. So positions, offsets, voter ids and epochs
-jump; and of each partition with in-sync replicas, those count as in sync that hold the most.
+The last decisions may be lost: elections, registrations, new topics. So positions, offsets, voter ids and epochs jump;
+and of each partition with in-sync replicas, the replicas whose logs reach furthest count as in sync.
 
-Nothing is removed: the old replicas of the log stay, the old snapshots get another name. Brokers that were not given
-are of the generation before, and refused. A crash in the midst leaves directories that can be given again.
+Nothing is removed: the old replicas of the log stay, the old snapshots are renamed. Brokers whose directories were not
+given are of the generation before, and refused. After a crash in the middle the same directories can be given again.
 """
 
 from __future__ import annotations
@@ -41,23 +42,23 @@ from tidelog.storage.log_manager import LogManager, log_directory, stored_logs
 from tidelog.storage.read_only import open_read_only
 
 POSITIONS_SKIPPED = 1 << 20
-"""Positions, and offsets, of the part of a log that was lost are fewer."""
+"""The number of positions, and of offsets, that the new log skips; more than the lost part of the log can have had."""
 VOTER_IDS_SKIPPED = 64
 
 
 class CannotRecover(InvalidRequest):
-    """These directories do not make one cluster, or nothing that names its topics is left. Nothing was changed."""
+    """These directories do not belong to one cluster, or none of them has the cluster's topics. Nothing was changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecoveryPlan:
-    """The recovery that `carry_out` would write."""
+    """The recovery that `carry_out` will write."""
 
     cluster_id: str
     generation: int
     recovery_id: str
     base: Remains
-    """The directory that gets the log."""
+    """The directory that gets the new log."""
     given: tuple[Remains, ...]
     restored: Restored
     voter: Voter
@@ -66,7 +67,7 @@ class RecoveryPlan:
 
 
 def plan_recovery(given: Sequence[Remains], entropy: Entropy) -> RecoveryPlan:
-    """Returns the plan of a recovery from these directories. Nothing is changed. Raises `CannotRecover`, `OSError`."""
+    """Returns the plan of a recovery from these directories. Changes nothing. Raises `CannotRecover`, `OSError`."""
     cluster_id = _check(given)
     restored = restore(given)
     if restored is None or not restored.image.cluster_id:
@@ -87,7 +88,7 @@ def plan_recovery(given: Sequence[Remains], entropy: Entropy) -> RecoveryPlan:
 
 
 def _check(given: Sequence[Remains]) -> str:
-    """Returns the cluster's id. Raises `CannotRecover` if these are not directories of one cluster and one history."""
+    """Returns the cluster's id. Raises `CannotRecover` if these are not directories of one cluster with one history."""
     ids = sorted(set().union(*(remains.cluster_ids for remains in given)))
     if len(ids) > 1:
         of = "; ".join(f"{remains.name} is of {', '.join(sorted(remains.cluster_ids)) or 'none'}" for remains in given)
@@ -111,7 +112,7 @@ def _check(given: Sequence[Remains]) -> str:
 
 
 def _check_recoveries(given: Sequence[Remains]) -> None:
-    """Raises `CannotRecover` if the metadata logs that are there were begun anew apart."""
+    """Raises `CannotRecover` if the directories have metadata logs of different recoveries."""
     by_generation: dict[int, dict[str, list[str]]] = {}
     for remains in given:
         identity = remains.identity
@@ -137,7 +138,7 @@ def _topics_left(given: Sequence[Remains]) -> Iterator[str]:
 
 
 def _choose_base(given: Sequence[Remains], restored: Restored) -> tuple[Remains, Voter]:
-    """Returns the directory of the broker that goes furthest and is known, and what it is as a voter."""
+    """Returns the directory of a registered broker whose metadata reach furthest, and the voter that it becomes."""
     image = restored.image
     candidates = [remains for remains in given if NodeId(remains.node_id) in image.brokers]
     if not candidates:
@@ -164,7 +165,7 @@ def _storage(image: ClusterImage, remains: Remains) -> str:
 
 
 def _synced(given: Sequence[Remains], image: ClusterImage) -> Iterator[SyncedReplicas]:
-    """Yields the in-sync sets that the disks show otherwise than the image."""
+    """Yields the in-sync sets of the partitions for which the logs on the disks show others than the image."""
     for topic in image.topics.values():
         for partition in topic.partitions if topic.commit_protocol == ISR else ():
             ends = {
@@ -181,7 +182,8 @@ def _synced(given: Sequence[Remains], image: ClusterImage) -> Iterator[SyncedRep
 
 
 def _log_end(files: Files, partition_id: PartitionId) -> tuple[int, int] | None:
-    """Returns the last leader epoch of a log, and its end; None if there is no log, or it cannot be read."""
+    """Returns the last leader epoch of a partition's log, and its end offset; None if there is no log, or it cannot be
+    read."""
     directory = log_directory(partition_id)
     if not files.exists(directory):
         return None
@@ -220,8 +222,8 @@ def _given_up(given: Sequence[Remains], restored: Restored, synced: Sequence[Syn
 
 
 def carry_out(plan: RecoveryPlan, managers: dict[str, LogManager], now_ms: int, by: str) -> None:
-    """Writes the recovery. `managers` hold the directories, by name. Blocking. Raises `OSError`; it can be repeated
-    then."""
+    """Writes the recovery. `managers` are the opened directories, by name. Blocking. Raises `OSError`, after which it
+    can be repeated."""
     # The base last: a crash before it leaves no log of the new generation, and all can be given again.
     for remains in sorted(plan.given, key=lambda remains: remains is plan.base):
         manager = managers[remains.name]
@@ -246,7 +248,8 @@ def carry_out(plan: RecoveryPlan, managers: dict[str, LogManager], now_ms: int, 
 
 
 def _write_log(plan: RecoveryPlan, manager: LogManager, now_ms: int, by: str) -> None:
-    """Writes a snapshot of all that is taken over, and behind it a log with one entry: the audit record."""
+    """Writes a snapshot of the recovered state, and behind it a log with one entry: the audit record of the
+    recovery."""
     restored, voter = plan.restored, plan.voter
     # Positions and offsets of the lost part may have been told to somebody: none of them may name something else now.
     position = restored.position + POSITIONS_SKIPPED

@@ -1,11 +1,12 @@
-"""The remains of a metadata log, in the data directories of brokers that do not run: what they still say together.
+"""The remains of a metadata log, in the data directories of brokers that do not run, and the state that can be restored
+from them together.
 
-Every directory may hold snapshots, and replicas of the log; a disk that forgot its promises keeps what it had beside
-the one that was begun after it. Nothing here is asked for its vote, so that does not matter: an entry that any disk
-knows to be chosen is chosen.
+Every directory may hold snapshots, and replicas of the log; beside a log that was begun after a disk lost its promises,
+the former log is kept. No vote is counted here, so lost promises do not matter: an entry that any disk knows to be
+chosen is chosen.
 
-The end of the log is another matter: the last entries are only known to be accepted. All that follows without a gap is
-taken over, of two that differ the one with the higher number, as a Paxos leader would.
+The last entries of the log are only known to be accepted. All that follow without a gap are taken over, of two that
+differ the one with the higher proposal number, as a Paxos leader would.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from tidelog.storage.snapshots import SnapshotStore
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A position of the log, as one disk knows it."""
+    """The entry at one position of the log, as one disk has it."""
 
     number: int
     value: Value
@@ -46,8 +47,8 @@ class Entry:
 
 @dataclass(slots=True)
 class Remains:
-    """The metadata that is left in one directory. Its replicas of the log are of one history, since its broker was in
-    one cluster only."""
+    """The remaining metadata in one directory. All replicas of the log in it have the same history, since its broker
+    was in one cluster only."""
 
     name: str
     files: Files
@@ -61,7 +62,7 @@ class Remains:
     floors: list[Prefix] = field(default_factory=list)
     entries: dict[int, Entry] = field(default_factory=dict)
     number_max: int = 0
-    """The largest Paxos number on this disk: promised, issued, or of a slot."""
+    """The largest Paxos proposal number on this disk: promised, issued, or of a slot."""
     damage: list[str] = field(default_factory=list)
 
     @property
@@ -71,7 +72,7 @@ class Remains:
 
     @property
     def position(self) -> int:
-        """The position up to which this directory alone goes, with entries that are not known to be chosen."""
+        """The position that this directory reaches by itself, counting entries that are not known to be chosen."""
         begin = max([0, *(floor.position for floor in self.floors), *([self.snapshot[0]] if self.snapshot else [])])
         return next(
             position for position in range(begin, begin + len(self.entries) + 1) if position not in self.entries
@@ -83,7 +84,7 @@ class Remains:
 
 
 def look(name: str, files: Files) -> Remains:
-    """Reads the remains in a directory. Nothing in it is changed. Raises `OSError`."""
+    """Returns the remaining metadata of a directory. Changes nothing in it. Raises `OSError`."""
     remains = Remains(name, files, DirectoryIdentityStore(ReadOnlyFiles(files)).current)
     for directory in metadata_directories(files):
         if files.exists(directory):
@@ -143,21 +144,21 @@ def _take(entries: dict[int, Entry], position: int, entry: Entry) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """The state at the end of all that can be taken over. `position` is exclusive."""
+    """The state restored from all directories. It includes everything before `position`."""
 
     image: ClusterImage
     position: int
     prefix: Prefix
     voters: VoterSet | None
     unproven: tuple[int, ...]
-    """Positions that were taken over though no disk knows them to be chosen."""
+    """The positions whose entries were taken over although no disk knows them to be chosen."""
     unreached: tuple[int, ...]
-    """Positions behind a gap: what is there is given up."""
+    """The positions behind a gap in the log, whose entries are given up."""
 
 
 def differences(all_remains: Sequence[Remains]) -> Iterator[str]:
-    """Yields sentences about entries and snapshots of two directories that cannot both be true: these have different
-    histories."""
+    """Yields descriptions of entries and snapshots in two directories that contradict each other, because the
+    directories have different histories."""
     chosen: dict[int, tuple[str, Value]] = {}
     roots: dict[int, tuple[str, str]] = {}
     for remains in all_remains:
@@ -175,7 +176,8 @@ def differences(all_remains: Sequence[Remains]) -> Iterator[str]:
 
 
 def restore(all_remains: Sequence[Remains]) -> Restored | None:
-    """Returns the state that goes furthest, from a snapshot or the beginning on; None if nothing is left."""
+    """Returns the state that reaches furthest, from a snapshot or the log's beginning on; None if no metadata
+    remain."""
     merged: dict[int, Entry] = {}
     for remains in all_remains:
         for position, entry in remains.entries.items():
@@ -232,12 +234,13 @@ def _replay(start: Restored, floors: Sequence[Prefix], merged: dict[int, Entry])
 
 
 def _prefix_of_snapshot(position: int, next_offset: int) -> Prefix:
-    """Returns the prefix of a snapshot without a log: nothing older can stand behind it."""
+    """Returns the Paxos prefix at the end of a snapshot without a log: no older value can follow it."""
     return Prefix(position, next_offset=next_offset)
 
 
 def _prefix_at(position: int, floors: Sequence[Prefix], merged: dict[int, Entry]) -> Prefix | None:
-    """Returns the prefix before this position, folded from a floor; None if entries in between are missing."""
+    """Returns the Paxos prefix before this position, computed from a log's first position; None if entries in between
+    are missing."""
     for floor in sorted(floors, key=lambda floor: -floor.position):
         prefix = floor
         while prefix.position < position and (entry := merged.get(prefix.position)) is not None:

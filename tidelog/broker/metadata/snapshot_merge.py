@@ -1,9 +1,9 @@
-"""Merges what several brokers have of one snapshot of the metadata: one sound copy of each chunk is enough.
+"""Merges the copies that several brokers have of one metadata snapshot: one sound copy of each chunk is enough.
 
-Snapshots with equal headers are one snapshot: position, size, root and voters are the same. A chunk's own hash tells
-that it is sound, and of this position and index; only the root tells that all of them are of this snapshot. If they are
-not, somebody gave chunks of another one, as sound as any: then every broker is asked for all that it has, and what each
-gave alone is tried, and what all but one gave.
+Snapshots with equal headers are one snapshot: position, size, root hash and voters are the same. A chunk's own hash
+proves that it is sound and belongs to this position and index; only the root hash proves that all chunks belong to this
+snapshot. If they do not, a broker gave chunks of another snapshot: then every broker is asked for all chunks that it
+has, and the merge is tried with each broker's chunks alone, and with those of all brokers but one.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from tidelog.storage.snapshot_format import SnapshotHeader, is_sound, root_of
 
 SNAPSHOTS_MAX = 8
-"""So many are merged at once. A broker keeps two."""
+"""The most snapshots that are merged at once. A broker keeps two."""
 
 
 class PartialSnapshot:
-    """Collects the chunks of the snapshot with this header. If `asks_all`, those that are had from another are asked
-    for as well."""
+    """The chunks collected for the snapshot with this header. With `asks_all`, each broker is asked also for chunks
+    that another has given."""
 
     def __init__(self, header: SnapshotHeader, *, asks_all: bool = False) -> None:
         self.header = header
         self._asks_all = asks_all
         self._given: dict[int, dict[int, bytes]] = {}
-        """The sound chunks by broker and index. Equal ones are one object."""
+        """The sound chunks by broker and index. Equal chunks share one object."""
         self._known: dict[tuple[int, bytes], bytes] = {}
 
     def add(self, node: int, blocks: Mapping[int, bytes]) -> None:
-        """Takes the chunks that a broker gave, as far as they are sound."""
+        """Adds the chunks that a broker gave and that are sound."""
         given = self._given.setdefault(node, {})
         for index, block in blocks.items():
             # A chunk's hash covers position and index, so a chunk of another place cannot pass for it.
@@ -36,12 +36,12 @@ class PartialSnapshot:
                 given[index] = self._known.setdefault((index, block), block)
 
     def wanted_of(self, node: int) -> list[int]:
-        """Returns the chunks that this broker is to be asked for."""
+        """Returns the indexes of the chunks that this broker is to be asked for."""
         had = self._given.get(node, {}) if self._asks_all else _merge(self._given.values())
         return [index for index in range(self.header.chunk_count) if index not in had]
 
     def whole(self) -> list[bytes] | None:
-        """Returns all chunks in order, if they are the snapshot that the header promises."""
+        """Returns all chunks in order if they match the header's root hash; else None."""
         for merged in self._merged():
             if len(merged) == self.header.chunk_count:
                 blocks = [merged[index] for index in range(len(merged))]
@@ -52,7 +52,7 @@ class PartialSnapshot:
 
     @property
     def is_contradictory(self) -> bool:
-        """True if each chunk was given, and together they are no such snapshot."""
+        """True if each chunk was given, but together they do not match the header's root hash."""
         return len(_merge(self._given.values())) == self.header.chunk_count and self.whole() is None
 
     def _merged(self) -> Iterator[dict[int, bytes]]:
@@ -69,21 +69,21 @@ def _merge(given: Iterable[Mapping[int, bytes]]) -> dict[int, bytes]:
 
 
 class SnapshotMerge:
-    """The snapshots that brokers have named, of those that would do."""
+    """The candidate snapshots that brokers have named; `would_do` selects the acceptable headers."""
 
     def __init__(self, would_do: Callable[[SnapshotHeader], bool]) -> None:
         self._would_do = would_do
         self._found: dict[SnapshotHeader, PartialSnapshot] = {}
 
     def begin_round(self) -> None:
-        """Begins to ask the brokers, one after the other, once more."""
+        """Begins another round of asking all brokers; snapshots whose chunks do not fit together are collected anew."""
         for header, candidate in self._found.items():
             # Somebody's chunks are of another snapshot, and nobody can tell whose: all are asked for all.
             if candidate.is_contradictory:
                 self._found[header] = PartialSnapshot(header, asks_all=True)
 
     def name(self, headers: Iterable[SnapshotHeader]) -> None:
-        """Takes note of the snapshots that a broker has."""
+        """Adds the acceptable snapshots among those that a broker has."""
         for header in headers:
             if self._would_do(header):
                 self._found.setdefault(header, PartialSnapshot(header))
@@ -92,5 +92,6 @@ class SnapshotMerge:
             del self._found[candidate.header]
 
     def newest_first(self) -> list[PartialSnapshot]:
-        """Returns all of them. A broker that did not name one may have its chunks without its header."""
+        """Returns all candidates, the newest first. A broker that did not name a snapshot may have its chunks without
+        its header."""
         return sorted(self._found.values(), key=lambda candidate: -candidate.header.position)

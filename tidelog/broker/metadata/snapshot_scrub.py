@@ -1,8 +1,8 @@
-"""The scrubber's part in the metadata's snapshots: each header in both copies, each block of each body.
+"""Scrubbing of the metadata snapshots: both copies of each header, and each block of each body.
 
-A bad copy of a header is written anew from the other. What a snapshot lacks is fetched from other brokers, which have
-the same bytes at the same position, and good blocks are put in the places of the bad ones. While a block of it is bad
-everywhere, it stays as it is: an older one and the log do as well, and the next one takes its place.
+A bad copy of a header is written anew from the other. Missing blocks are fetched from other brokers, which have the
+same bytes at the same position, and written in place of the bad ones. A snapshot with a block that is bad on every
+broker stays as it is: an older snapshot and the log suffice, and the next snapshot replaces it.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from tidelog.storage.snapshot_format import BLOCK_BYTES, SnapshotHeader
 from tidelog.storage.snapshots import SnapshotStore
 
 BLOCKS = 64
-"""A piece has so many."""
+"""The number of blocks that one step of the scrubber verifies."""
 
 logger = structlog.get_logger("tidelog.repair")
 
 
 class SnapshotTarget:
-    """The snapshots of one broker, a `Target`. `nodes` are the other brokers."""
+    """The scrubber's target (`Target`) for the snapshots of one broker. `nodes` returns the other brokers."""
 
     is_here = True
 
@@ -39,19 +39,21 @@ class SnapshotTarget:
         self._ask = ask
         self._means = means
         self._waiting: list[SnapshotHeader] | None = None
-        """The snapshots that this round has still to read; None between rounds."""
+        """The snapshots that this round of scrubbing has still to read; None between rounds."""
         self._next = 0
         self._bad = 0
         self._hashes = xxh3_128()
-        """The snapshot that is being read has these so far: the next block, how many were bad, the hashes."""
+        """The hashes of the blocks read so far of the present snapshot; `_next` is the next block, `_bad` the number of
+        bad ones."""
 
     @property
     def size(self) -> int:
-        """See `Target`."""
+        """The size of the snapshots in bytes."""
         return sum(header.chunk_count * BLOCK_BYTES for header in self._store.headers())
 
     async def step(self) -> Progress:
-        """See `Target.step`."""
+        """Verifies the headers, or the next blocks, and repairs what can be repaired. Raises `OSError`,
+        `TidelogError`."""
         if self._waiting is None:
             return await self._look_at_headers()
         if not self._waiting:
@@ -96,8 +98,8 @@ class SnapshotTarget:
         return Progress(BLOCK_BYTES * (end - first), found=found_bad, left=left)
 
     async def _end(self, header: SnapshotHeader, *, is_gone: bool) -> tuple[int, int]:
-        """Ends the reading of one snapshot; returns how many blocks were bad, and how many still are. If each is sound,
-        and together they are another snapshot, all are bad."""
+        """Ends the reading of one snapshot; returns the number of bad blocks, and of those that are still bad. If each
+        block is sound, but together they do not match the root hash, all are bad."""
         # Each block may be sound, and all together another snapshot: only the root tells.
         is_whole = is_gone or self._hashes.digest() == header.root
         bad = self._bad or (0 if is_whole else header.chunk_count)
@@ -113,7 +115,7 @@ class SnapshotTarget:
         return 0, 0
 
     async def _mend(self, position: int, pieces: int, would_do: Callable[[SnapshotHeader], bool]) -> int:
-        """Returns how many pieces are still damaged."""
+        """Repairs a snapshot from other brokers; returns the number of pieces that are still damaged."""
         if await self._keeper.mend(would_do, self._nodes(), self._ask):
             self._means.stats.repaired_batches += pieces
             logger.info("a metadata snapshot is repaired", position=position)

@@ -1,10 +1,11 @@
-"""Snapshots of the metadata: what lets the log be short, and new brokers begin.
+"""Snapshots of the metadata, which allow the log to be truncated, and new brokers to start without the whole log.
 
-Every broker writes its image down where the log says so (`SnapshotTaken`), and so they all write the same bytes. When a
-majority of the voters have reported one root hash, the log may begin there. A broker that is behind that point, or new,
-fetches the snapshot from the others, chunk by chunk; each chunk carries its hash, and the root is checked before
-anything is installed. One sound copy of each chunk is enough, on whatever brokers they are (`snapshot_merge`). A
-broker whose own snapshot differs from the one agreed on has gone astray, and does the same.
+Every broker writes a snapshot of its image at the same log record (`SnapshotTaken`), and so they all write the same
+bytes. When a majority of the voters have reported one root hash, the log may be truncated up to there. A broker whose
+log ends before that point, or a new one, fetches the snapshot from the others, chunk by chunk; each chunk carries its
+hash, and the root hash is checked before the snapshot is installed. One sound copy of each chunk is enough, on whatever
+brokers they are (`snapshot_merge`). A broker whose own snapshot differs from the agreed one has diverged, and fetches
+it as well.
 """
 
 from __future__ import annotations
@@ -34,29 +35,30 @@ CHUNKS_AT_ONCE = 256
 FETCH_S_MAX = 5.0
 PAUSE_S = 0.1
 HERE = -1
-"""This broker, among those that are asked."""
+"""Stands for this broker among the brokers that are asked for snapshots."""
 MENDING_ROUNDS = 2
-"""The second asks all for what the first has named, and for all if what was given does not fit together."""
+"""The rounds in which brokers are asked in order to repair a snapshot. In the second round all are asked for the
+snapshots named in the first, and for all chunks if those given do not fit together."""
 
 logger = structlog.get_logger("tidelog.quorum")
 
 
 class SnapshotVoters(msgspec.Struct, frozen=True):
-    """The voters that a snapshot names beside the image, where the log that goes on from it begins."""
+    """The voters that a snapshot stores beside the image, in force where the log continues."""
 
     voters: VoterSet
     voters_position: int
-    """The position of the value that made them the voters; -1 if they are the founders."""
+    """The log position of the value that set these voters; -1 if they are the founders."""
 
 
 class Ask(Protocol):
-    """`PeerNode.request`."""
+    """The signature of `PeerNode.request`: sends a message to another broker and returns the answer."""
 
     async def __call__(self, node_id: int, message: msgspec.Struct, *, deadline_s: float) -> Answer: ...
 
 
 class SnapshotKeeper:
-    """Keeps one broker's snapshots, on disk and on the wire. Positions are the log's, exclusive."""
+    """The snapshots of one broker: writes, loads, serves and fetches them. Positions are the log's, exclusive."""
 
     def __init__(
         self, store: SnapshotStore, perform: Callable[[Callable[[], None]], Awaitable[None]], entropy: Entropy
@@ -65,16 +67,16 @@ class SnapshotKeeper:
         self._perform = perform
         self._entropy = entropy
         self.newest: tuple[int, str] = (0, "")
-        """The image's position in the newest snapshot here, and its root hash."""
+        """The image position of the newest snapshot on this broker, and its root hash."""
         self.positions: dict[int, int] = {}
-        """The log positions of the snapshots taken by this process, by their image's position."""
+        """The log positions of the snapshots written by this process, by their image's position."""
         self._damage: list[str] = []
-        """The damage of the snapshots here that was found when they were loaded."""
+        """Descriptions of the damage that was found when the snapshots were loaded."""
         self._refusals: dict[int, str] = {}
-        """Why no snapshot was whole with what a broker gave, by its node id."""
+        """The reason, by node id, why no snapshot was complete with the chunks that this broker gave."""
 
     def load(self) -> tuple[ClusterImage, int, SnapshotVoters] | None:
-        """Returns the newest snapshot that is whole: image, position, voters. Blocking. Raises `SnapshotUnreadable`,
+        """Returns the newest undamaged snapshot: image, log position, voters. Blocking. Raises `SnapshotUnreadable`,
         `OSError`."""
         loaded = self._store.load_newest()
         self._damage = list(map(str, loaded.damaged))
@@ -95,7 +97,7 @@ class SnapshotKeeper:
     # -- taking ------------------------------------------------------------------------------------------------------
 
     async def take(self, image: ClusterImage, position: int, voters: SnapshotVoters) -> None:
-        """Writes a snapshot of the image. A disk that refuses costs a snapshot, nothing else."""
+        """Writes a snapshot of the image. On a disk error there is no snapshot, and nothing else is affected."""
         header = msgspec.msgpack.encode(voters)
         # Before anything is awaited: the image must be the one at this position.
         body = encode_image(image)
@@ -117,7 +119,8 @@ class SnapshotKeeper:
     # -- giving and getting ------------------------------------------------------------------------------------------
 
     def answer(self, message: DescribeSnapshots | FetchSnapshot) -> Answer:
-        """Answers a peer, which may be about to mend its own. Raises `NotFound` if nothing can be read here."""
+        """Answers another broker's request for snapshot headers or chunks. Raises `NotFound` if none can be
+        read here."""
         try:
             if isinstance(message, DescribeSnapshots):
                 return Answer(SnapshotsDescribed(tuple(map(encode_header, self._store.headers()))))
@@ -138,7 +141,7 @@ class SnapshotKeeper:
         return Answer(SnapshotPart(tuple(blocks), max(first, end)), list(blocks.values()))
 
     def _first_level_part(self, request: FetchSnapshot) -> Answer:
-        """Returns chunks up to the first that is damaged here."""
+        """Returns chunks up to the first that is damaged here, for a broker of the first feature level."""
         headers = [header for header in self._store.headers() if request.position in (-1, header.position)]
         if not headers:
             raise NotFound("this broker has no such metadata snapshot")
@@ -153,8 +156,8 @@ class SnapshotKeeper:
     async def fetch(
         self, nodes: Callable[[], Sequence[int]], ask: Ask, at_least: int
     ) -> tuple[ClusterImage, int, SnapshotVoters]:
-        """Returns a snapshot that reaches `at_least`, installed here: merged from what this broker and the others have
-        of it, who are asked one after the other until it is whole."""
+        """Returns a snapshot that reaches the position `at_least`, and installs it here. It is merged from the copies
+        of this broker and the others, which are asked in turn until it is complete."""
         merge = SnapshotMerge(lambda header: header.position >= at_least)
         while True:
             try:
@@ -168,8 +171,8 @@ class SnapshotKeeper:
             await asyncio.sleep(PAUSE_S * self._entropy.uniform(1, 2))
 
     def missing(self, nodes: Sequence[int], at_least: int) -> str:
-        """Returns what is missing, and what to do, once all these brokers were asked in vain for a snapshot that
-        reaches `at_least`; empty before."""
+        """Returns a description of the missing snapshot, with advice for the operator, once all these brokers were
+        asked in vain for one that reaches `at_least`; empty before."""
         # As long as one broker has not answered, it may have the snapshot.
         if not all(node in self._refusals for node in nodes):
             return ""
@@ -182,7 +185,8 @@ class SnapshotKeeper:
         )
 
     async def mend(self, would_do: Callable[[SnapshotHeader], bool], nodes: Sequence[int], ask: Ask) -> bool:
-        """Makes a snapshot whole that is damaged here; returns False if no broker can give some of it now."""
+        """Repairs a damaged snapshot here that `would_do` selects; returns False if no broker can give the missing
+        chunks now."""
         merge = SnapshotMerge(would_do)
         for _ in range(MENDING_ROUNDS):
             try:
@@ -193,8 +197,8 @@ class SnapshotKeeper:
         return False
 
     async def _merge_from_all(self, merge: SnapshotMerge, nodes: Sequence[int], ask: Ask) -> Snapshot | None:
-        """Asks each broker once, this one first; returns the first snapshot that is whole then, durable here. Raises
-        `OSError` if it cannot be written."""
+        """Asks each broker once, this one first; returns the first snapshot that is complete, after writing it to this
+        disk, or None. Raises `OSError` if it cannot be written."""
         merge.begin_round()
         # This broker first: its own sound blocks need not be sent.
         for node in (HERE, *nodes):
@@ -209,7 +213,8 @@ class SnapshotKeeper:
         return None
 
     async def _merge_from(self, node: int, merge: SnapshotMerge, ask: Ask) -> tuple[SnapshotHeader, list[bytes]]:
-        """Returns a snapshot that is whole with what this broker has. Raises `NotFound`, and what `ask` raises."""
+        """Returns a snapshot that is complete with the chunks of this broker. Raises `NotFound`, and the errors of
+        `ask`."""
         named = [header for raw in await self._headers_of(node, ask) if (header := decode_header(raw)) is not None]
         merge.name(named)
         for candidate in merge.newest_first():
@@ -220,8 +225,8 @@ class SnapshotKeeper:
         raise NotFound(_lacking(node, named, merge))
 
     async def _headers_of(self, node: int, ask: Ask) -> tuple[bytes, ...]:
-        """Returns the headers of a broker's snapshots. One of the first feature level tells the newest's, with its
-        first chunks."""
+        """Returns the headers of a broker's snapshots. A broker of the first feature level gives only the newest one's,
+        with its first chunks."""
         try:
             answer = await self._ask(node, DescribeSnapshots(), ask)
         except UnsupportedLevel:
@@ -258,7 +263,7 @@ class SnapshotKeeper:
 
 
 def _blocks(answer: Answer, header: SnapshotHeader) -> dict[int, bytes]:
-    """Returns the chunks of an answer by index, as far as it holds whole ones."""
+    """Returns the complete chunks in an answer, by index."""
     assert isinstance(answer.message, SnapshotPart)
     body, blocks, position = answer.body, dict[int, bytes](), 0
     for index in answer.message.told:
@@ -271,7 +276,7 @@ def _blocks(answer: Answer, header: SnapshotHeader) -> dict[int, bytes]:
 
 
 def _lacking(node: int, named: Sequence[SnapshotHeader], merge: SnapshotMerge) -> str:
-    """Returns a sentence about the chunks that are still lacking, with those that a broker gave."""
+    """Returns a description of the chunks that are still missing after a broker's answers."""
     lacking = [candidate for candidate in merge.newest_first() if candidate.header in named]
     if lacking:
         return "; ".join(
