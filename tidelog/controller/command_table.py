@@ -187,7 +187,7 @@ COMMANDS: Final[Mapping[type[Command], Row]] = dict(
         _own(AgreeSnapshot, _simple(decide_cluster.agree_snapshot)),
     )
 )
-"""The row of each kind of command."""
+"""The table of all commands: the properties of each kind, by its class."""
 CLIENT_COMMANDS: Final = tuple(kind for kind, row in COMMANDS.items() if row.needs is not None)
 """The commands that brokers send on behalf of their clients."""
 WIRE_COMMANDS: Final = tuple(kind for kind, row in COMMANDS.items() if row.is_sent)

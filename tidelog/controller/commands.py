@@ -157,7 +157,8 @@ class RegisterBroker(Command, frozen=True, tag=True):
     starts: Natural = 0
     """The number of process starts on the broker's data directory, this one included; 0 if they are not counted."""
     stamp: Natural = 0
-    """The last time mark in the broker's data directory."""
+    """The time mark of the broker's data directory: a counter that grows regularly, by which an old copy of the
+    directory is recognised."""
     levels: LevelRange = FIRST_LEVEL
     """The feature levels that the broker supports."""
 
@@ -175,7 +176,8 @@ class BrokerHeartbeat(Command, frozen=True, tag=True):
     """The position of the broker's newest snapshot; `snapshot_hash` is that snapshot's root hash."""
     snapshot_hash: str = ""
     stamp: Natural = 0
-    """The last time mark in the broker's data directory."""
+    """The time mark of the broker's data directory: a counter that grows regularly, by which an old copy of the
+    directory is recognised."""
     wall_ms: Int64 | None = None
     """The time by the broker's wall clock, in milliseconds."""
 
@@ -248,7 +250,7 @@ class FenceBroker(Command, frozen=True, tag=True):
 
 
 class Stamped(msgspec.Struct, frozen=True, array_like=True):
-    """The last time mark in the directory of a broker, under one of its broker epochs."""
+    """The time mark (a regularly growing counter) in the directory of a broker, under one of its broker epochs."""
 
     node_id: int
     broker_epoch: int

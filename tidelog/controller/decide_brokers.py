@@ -130,8 +130,8 @@ def _is_old(image: ClusterImage, registered_before: BrokerInfo, command: Registe
 
 
 def note_stamps(image: ClusterImage, command: NoteStamps) -> Decision:
-    """Records the time marks that are newer than those in the metadata; none at feature level 1, whose metadata has no
-    time marks."""
+    """Records the time marks (growing counters in brokers' directories) that are newer than those in the metadata; none
+    at feature level 1, whose metadata has none."""
     if image.level == LEVEL_MIN:
         return Decision()
     brokers = {int(node): broker for node, broker in image.brokers.items()}

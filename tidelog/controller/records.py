@@ -142,7 +142,7 @@ class BrokerUnfenced(MetadataRecord, frozen=True, tag=True):
 
 
 class BrokersStamped(MetadataRecord, frozen=True, tag=True):
-    """The last time marks in the data directories of brokers, each under its broker epoch."""
+    """The time marks (regularly growing counters) in the data directories of brokers, each under its broker epoch."""
 
     stamps: list[Stamped]
 

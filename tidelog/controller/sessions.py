@@ -33,7 +33,8 @@ class Session:
     snapshot_position: int = 0
     snapshot_hash: str = ""
     stamp: int = 0
-    """The last time mark in the broker's data directory."""
+    """The time mark in the broker's data directory: a regularly growing counter, which shows how recent the directory
+    is."""
     clock_ms: int | None = None
     """Milliseconds by which the broker's wall clock was ahead of the controller's monotonic clock when the report
     arrived. The monotonic clock is never set, so reports of different times can be compared."""

@@ -20,21 +20,21 @@ from tidelog.model.levels import LEVEL_MIN
 FORMAT = 10
 """The format of clusters at feature level 3 and above."""
 FORMAT_WITHOUT_ACCESS = 9
-"""The format without users, tokens, ACLs and quotas; it is written at feature level 2."""
+"""Format 9, without users, tokens, ACLs and quotas; it is written at feature level 2."""
 ACCESS_LEVEL = 3
 FORMAT_WITHOUT_LEVELS = 8
-"""The format, besides, without feature levels; it is read, and never written."""
+"""Format 8: as format 9, without feature levels; it is read, and never written."""
 BETWEEN_LEVEL = 2
-"""The feature level given to snapshots of this format and of the next three, which no release wrote."""
+"""The feature level given to snapshots of formats 6 to 8, which no release wrote."""
 FORMAT_WITHOUT_RECOVERY_IDS = 7
-"""The format, besides, in which recoveries have no ids; it is read, and never written."""
+"""Format 7: as format 8, with recoveries that have no ids; it is read, and never written."""
 FORMAT_WITHOUT_LOSSES = 6
-"""The format, besides, in which partitions have no accepted losses or regroupings; it is read, and never written."""
+"""Format 6: as format 7, with partitions that have no accepted losses or regroupings; it is read, and never written."""
 FORMAT_WITHOUT_SINCE = 5
-"""The format, besides, without the positions at which replicas were assigned, and without recoveries. It is also
-written, at feature level 1."""
+"""Format 5: as format 6, without the positions at which replicas were assigned, and without recoveries. It is written
+at feature level 1."""
 FORMAT_WITHOUT_LISTENERS = 4
-"""The format, besides, in which brokers have no address but the HTTP listener's; it is read, and never written."""
+"""Format 4: as format 5, with brokers that have no address but the HTTP listener's; it is read, and never written."""
 
 
 # Sorted keys make equal images equal bytes; brokers agree on a snapshot by its hash alone.

@@ -27,7 +27,8 @@ def preferred_election(image: ClusterImage, config: BrokerConfig) -> ElectLeader
 
 
 def fresh_stamps(image: ClusterImage, sessions: Sessions) -> NoteStamps | None:
-    """Returns the command that records the brokers' reported time marks; None if the metadata have them all."""
+    """Returns the command that records the brokers' reported time marks (counters in their data directories); None if
+    the metadata have them all."""
     brokers = [(broker, sessions.of(node)) for node, broker in image.brokers.items()]
     stamps = [
         Stamped(broker.node_id, broker.epoch, session.stamp)

@@ -250,7 +250,7 @@ class Election:
         return [*self._yield(now_s), *(self._know(None) if self.leader != owner else [])]
 
     def _yield(self, now_s: float) -> list[ElectionEffect]:
-        """Steps back for another leader or candidate: resigns if this node leads or campaigns, else waits for a new
+        """Gives way to another leader or candidate: resigns if this node leads or campaigns, else waits for a new
         timeout."""
         if self.role in {Role.CANDIDATE, Role.LEADER}:
             return [Resign(), *self._give_up(now_s)]

@@ -157,8 +157,8 @@ class ActiveController:
         self._work.set()
 
     def on_lost(self) -> None:
-        """Ends the term: this broker does not lead the metadata log any more. Waiting commands fail; for those begun,
-        the log's `append` raises."""
+        """Ends the term: this broker does not lead the metadata log any more. Waiting commands fail; those begun end
+        with the outcome of the log's `append`."""
         self._term = None
         self._is_serving = False
         for request in self._queue:
@@ -399,7 +399,8 @@ class ActiveController:
             await self._do(election)
 
     async def _note_stamps(self, now_s: float) -> None:
-        """Records the brokers' newest time marks in the metadata, all in one record."""
+        """Records the brokers' newest time marks (counters in their data directories) in the metadata, all in one
+        record."""
         if now_s < self._stamps_at:
             return
         stamps = fresh_stamps(self._image(), self._sessions)

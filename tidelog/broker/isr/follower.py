@@ -214,7 +214,7 @@ class Follower:
         self._execute(self._core.step(event))
 
     def on_flushed(self) -> None:
-        """Reports to the state machine that a flush has ended, or closes an offline log."""
+        """Takes the log writer's report that the log was flushed further, was repaired, or has gone offline."""
         # A flush that was under way is of the log before the truncation, and may reach beyond its new end.
         if self._is_closed or self._truncating is not None:
             return

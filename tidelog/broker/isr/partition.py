@@ -77,7 +77,7 @@ class Replication(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class IsrContext:
-    """The parts that all ISR partitions of a broker share."""
+    """The parts that all ISR partitions of a broker share, such as its clock, log writer and statistics."""
 
     clock: Clock
     stats: Stats
@@ -136,7 +136,7 @@ class Partition(LedPartition):
 
     @property
     def appended_end(self) -> int:
-        """The end of the log."""
+        """The log end offset, uncommitted batches included."""
         return self.log.log_end_offset
 
     # -- produce --------------------------------------------------------------------------------------------------

@@ -70,7 +70,8 @@ class Member(Protocol):
         ...
 
     async def mark_time(self) -> int:
-        """Increments the time mark in the data directory, durably, and returns it."""
+        """Increments the time mark in the data directory durably, and returns it. It shows how recent the
+        directory is."""
         ...
 
     async def mark_old(self) -> None:
@@ -104,7 +105,7 @@ class Registration:
         self.epoch = -1
         """The broker epoch of the registration; -1 before it."""
         self.is_live = asyncio.Event()
-        """Set while the cluster counts on this broker."""
+        """Set while this broker is not fenced, by its last answered heartbeat."""
         self._config = config
         self._channel = channel
         self._clock = clock
@@ -119,7 +120,8 @@ class Registration:
         answered heartbeat begins; None if no lease is waiting."""
         self._is_heard = True
         self._stamp, self._stamped_s = 0, 0.0
-        """The last time mark in the data directory, and the monotonic time in seconds at which the next was begun."""
+        """The last time mark in the data directory (a counter), and the monotonic time in seconds at which the next was
+        begun."""
         self._marking: asyncio.Task[None] | None = None
 
     # -- joining -----------------------------------------------------------------------------------------------------
@@ -229,7 +231,8 @@ class Registration:
             self._marking = asyncio.ensure_future(self._mark_time())
 
     async def _mark_time(self) -> None:
-        """Writes a time mark, and reports it from the next heartbeat on. On a disk error the last mark stays."""
+        """Increments the time mark in the data directory, and reports it from the next heartbeat on. On a disk error
+        the last mark stays."""
         try:
             self._stamp = await self._member.mark_time()
         except OSError as error:

@@ -210,9 +210,8 @@ class MetadataBootstrap:
         return voters.find(self._node_id, self.member.incarnation) is not None and len(voters.voters) > 1
 
     async def find_witnesses(self, log: ElectedLog, log_writer: LogWriter) -> None:
-        """Asks the other voters, until with this one they are a majority, for the newest mark of this directory that
-        they know. Raises `OldDirectory`, after recording it on the disk, if the directory has an older mark than that.
-        """
+        """Asks the other voters, until with this one they are a majority, for the newest time mark of this directory
+        that they know. Raises `OldDirectory`, after recording it on the disk, if the directory's own mark is older."""
         while self.needs_witnesses(log):
             voters = log.membership.voters.voters
             others = [(voter.host, voter.port) for voter in voters if voter.node_id != self._node_id]

@@ -289,8 +289,8 @@ class ClusterMetadata:
         return (await self._log.append(payload, len(records))).value.base_offset
 
     async def change_voters(self, *, add: Voter | None = None, remove: int | None = None) -> None:
-        """Adds or removes a voter of the metadata log, and connects to a new one first, since its vote may be needed at
-        once."""
+        """Adds or removes a voter of the metadata log. A new voter is asked first whether it is ready, since its vote
+        may be needed at once."""
         if add is not None:
             try:
                 answer = await self._peers.request(add.node_id, DescribeQuorum(), deadline_s=ASK_S_MAX)
@@ -445,8 +445,8 @@ class ClusterMetadata:
         return self._bootstrap.described()
 
     def _directories(self) -> tuple[tuple[int, str, int, int], ...]:
-        """Returns the newest marks of the brokers' directories (node id, disk id, starts, stamp), including those in
-        entries that are accepted here and not known to be chosen."""
+        """Returns the newest starts and time marks of the brokers' directories, as (node id, disk id, starts, mark),
+        including those in entries that are accepted here and not known to be chosen."""
         image = self.image
         # An entry that is only accepted may be chosen and answered: its mark counts, or an old copy would pass for new.
         for payload, offset in self._log.open_entries():

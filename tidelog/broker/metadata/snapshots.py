@@ -37,8 +37,8 @@ PAUSE_S = 0.1
 HERE = -1
 """Stands for this broker among the brokers that are asked for snapshots."""
 MENDING_ROUNDS = 2
-"""The rounds in which brokers are asked in order to repair a snapshot. In the second round all are asked for the
-snapshots named in the first, and for all chunks if those given do not fit together."""
+"""The number of rounds in which brokers are asked in order to repair a snapshot. In the second round all are asked for
+the snapshots named in the first, and for all chunks if those given do not fit together."""
 
 logger = structlog.get_logger("tidelog.quorum")
 

@@ -57,7 +57,7 @@ class Restored(msgspec.Struct, frozen=True):
 
 
 class Timer(Enum):
-    """The purpose of a timer."""
+    """The purpose of a timer of the Paxos state machine."""
 
     RESEND = "resend"
     """A proposer repeats requests that were not answered. Its duration is about three round trips."""
@@ -105,8 +105,8 @@ class Append(msgspec.Struct, frozen=True):
     """True if the batch may count as chosen when a quorum has it in memory."""
     # Never together with `is_lazy`: a batch that is chosen in memory can be lost, and would take those behind it along.
     is_in_order: bool = False
-    """True if the batch has no effect unless every value has that its coordinator proposed before it, back to the last
-    `Append` that was not in order."""
+    """True if the batch is to be void unless every value takes effect that its coordinator proposed before it, back to
+    the last `Append` that was not in order."""
 
 
 class Truncate(msgspec.Struct, frozen=True):
@@ -239,7 +239,7 @@ class Reason(Enum):
     VOTERS_CHANGED = "voters_changed"
     """The applied log has newer voters than those that this node uses: `Reconfigure` must come first."""
     BEHIND = "behind"
-    """This node's log does not reach the position of the voters that it uses: it must catch up first."""
+    """This node has not applied the log up to the position of the voters that it uses: it must catch up first."""
 
 
 class Refused(msgspec.Struct, frozen=True):
@@ -364,13 +364,13 @@ Effect = (
 
 
 class Proceed(msgspec.Struct, frozen=True):
-    """The write for which the proposer with this number waited is durable."""
+    """Internal event of a node: the write for which the proposer with this number waited is durable."""
 
     number: int
 
 
 class Admit(msgspec.Struct, frozen=True):
-    """The metadata with the replica's new status is durable."""
+    """Internal event of a node: the metadata with the replica's new status is durable."""
 
     metadata: Metadata
 

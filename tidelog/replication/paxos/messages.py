@@ -60,7 +60,7 @@ class PromiseResponse(msgspec.Struct, frozen=True, tag=True, gc=False):
     """The position below which the acceptor has learned or truncated everything."""
     # Faulty ones, too: what is left out here counts as never accepted.
     slots: tuple[Slot, ...] = ()
-    """Every slot from max(`position`, `learned_end`) on."""
+    """Every slot of the acceptor from max(`position`, `learned_end`) on; `position` is that of the request."""
 
 
 class WriteRequest(msgspec.Struct, frozen=True, tag=True, gc=False):

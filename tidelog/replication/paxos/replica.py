@@ -62,7 +62,7 @@ BEATS_TO_REST = 10
 """The number of CATCHUP timers in a row without a lazy write (one that is answered before it is on disk) after which
 `Metadata.may_forget` is cleared."""
 SLOTS_PER_ANSWER_MAX = 64
-"""Learned slots that one `LearnResponse` carries."""
+"""The most learned slots in one `LearnResponse`."""
 
 
 class HistoriesDiffer(AssertionError):
@@ -132,7 +132,7 @@ class Replica:
         return [*actions, *self.journal.when_durable(Send(sender, answer))]
 
     def _report(self, position: int) -> tuple[Slot, ...]:
-        """Returns every slot from `position` on."""
+        """Returns every slot of this replica from `position` on, for a promise."""
         # Faulty slots are reported as what they are. Left out, they would deny values that may be chosen.
         return tuple(self.slots[p] for p in range(position, self.end) if p in self.slots)
 

@@ -25,7 +25,7 @@ class Status(Enum):
     EMPTY = "empty"
     """The disk is new, or its content was lost: the replica cannot tell which, and must not vote."""
     STARTING = "starting"
-    """The replica knows the founders of its group, and that it has never voted."""
+    """The replica knows the founders of its log, and that it has never voted."""
     RECOVERING = "recovering"
     """The replica lost its disk, and rejoins behind a fence (`recover.py`)."""
     VOTING = "voting"
@@ -44,7 +44,7 @@ class Kind(Enum):
     TRUNCATE = 3
     """Drops the positions below `Value.begin`, at the beginning of the log."""
     VOTERS = 4
-    """Its payload has the voters that decide from this position on (`voters.py`), and perhaps records as well."""
+    """Sets the voters that decide from this position on (`voters.py`), by its payload, which may also have records."""
     UNKNOWN = 5
     """Marks a slot whose value the disk has lost, digest included. The slot is faulty and not learned; its proposal
     number remains."""
@@ -156,4 +156,5 @@ class StoredLog(msgspec.Struct, frozen=True):
 
 
 Record = Metadata | Prefix | Slot
-"""A record that a replica writes; a `Prefix` is its new floor."""
+"""A record that a Paxos replica writes to its journal; a `Prefix` is the log's new first position, with the state
+there."""
