@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
 import msgspec
 
@@ -36,6 +35,17 @@ at feature level 1."""
 FORMAT_WITHOUT_LISTENERS = 4
 """Format 4: as format 5, with brokers that have no address but the HTTP listener's; it is read, and never written."""
 
+_LATER_FIELDS = (
+    (FORMAT_WITHOUT_ACCESS, "image", ("access", "quotas")),
+    (FORMAT_WITHOUT_LEVELS, "image", ("level",)),
+    (FORMAT_WITHOUT_LEVELS, "broker", ("levels",)),
+    (FORMAT_WITHOUT_RECOVERY_IDS, "recovery", ("recovery_id",)),
+    (FORMAT_WITHOUT_LOSSES, "partition", ("losses", "regroupings")),
+    (FORMAT_WITHOUT_SINCE, "partition", ("since",)),
+    (FORMAT_WITHOUT_SINCE, "image", ("recoveries",)),
+    (FORMAT_WITHOUT_SINCE, "broker", ("starts", "stamp")),
+)
+"""The fields that later formats have added: the last format without them, their owner, and their names."""
 
 # Sorted keys make equal images equal bytes; brokers agree on a snapshot by its hash alone.
 _ENCODER = msgspec.json.Encoder(order="sorted")
@@ -66,11 +76,6 @@ class _BrokerInFormat4(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     is_fenced: bool
     voter_id: int
 
-    @classmethod
-    def of(cls, broker: BrokerInfo) -> _BrokerInFormat4:
-        fields = {name: getattr(broker, name) for name in cls.__struct_fields__ if name not in ("host", "port")}
-        return cls(host=broker.http.host, port=broker.http.port, **fields)
-
     def broker(self) -> BrokerInfo:
         fields = msgspec.structs.asdict(self)
         return BrokerInfo(listeners={HTTP: Endpoint(fields.pop("host"), fields.pop("port"))}, **fields)
@@ -90,95 +95,34 @@ def encode_image(image: ClusterImage) -> bytes:
     """Returns the image's canonical bytes, in the format of its cluster's feature level."""
     # The level decides, not the version that runs: during an upgrade old and new brokers must write the same bytes.
     if image.level == LEVEL_MIN:
-        return _encode_in_format_5(image)
-    return _encode(image) if image.level >= ACCESS_LEVEL else _encode_in_format_9(image)
+        return _encode(image, FORMAT_WITHOUT_SINCE)
+    return _encode(image, FORMAT if image.level >= ACCESS_LEVEL else FORMAT_WITHOUT_ACCESS)
 
 
-def _encode(image: ClusterImage) -> bytes:
+def _encode(image: ClusterImage, version: int) -> bytes:
+    """Returns the image's bytes in a format, without the fields that later formats have added. Formats that are never
+    written are needed for reading, which compares the bytes."""
     # The encoder takes plain dictionaries only, and not the read-only views that an image holds.
     brokers = tuple(replace(broker, listeners=dict(broker.listeners)) for broker in image.brokers.values())
-    return _ENCODER.encode(_Snapshot(FORMAT, _without_brokers(image), brokers))
-
-
-def _encode_in_format_9(image: ClusterImage) -> bytes:
-    brokers = msgspec.json.decode(_encode(image))["brokers"]
-    return _ENCODER.encode({"format": FORMAT_WITHOUT_ACCESS, "image": _without_access(image), "brokers": brokers})
-
-
-def _encode_in_format_8(image: ClusterImage) -> bytes:
-    # Never written any more: reading a snapshot of this format asks for the very bytes that it had.
-    return _ENCODER.encode(_snapshot(image, FORMAT_WITHOUT_LEVELS, _without_level(image)))
-
-
-def _encode_in_format_7(image: ClusterImage) -> bytes:
-    return _ENCODER.encode(_snapshot(image, FORMAT_WITHOUT_RECOVERY_IDS, _without_recovery_ids(image)))
-
-
-def _encode_in_format_6(image: ClusterImage) -> bytes:
-    return _ENCODER.encode(_snapshot(image, FORMAT_WITHOUT_LOSSES, _without_losses(image)))
-
-
-def _encode_in_format_5(image: ClusterImage) -> bytes:
-    snapshot = _snapshot(image, FORMAT_WITHOUT_SINCE, _without_since(image))
-    for broker in snapshot["brokers"]:
-        del broker["starts"], broker["stamp"]
+    encoded = _ENCODER.encode(_Snapshot(version, _without_brokers(image), brokers))
+    if version == FORMAT:
+        return encoded
+    snapshot = msgspec.json.decode(encoded)
+    plain = snapshot["image"]
+    owners = {
+        "image": [plain],
+        "broker": snapshot["brokers"],
+        "recovery": plain["recoveries"],
+        "partition": [info for topic in plain["topics"].values() for info in topic["partitions"]],
+    }
+    for last_without, owner, fields in _LATER_FIELDS:
+        for entry in owners[owner] if version <= last_without else ():
+            for field in fields:
+                del entry[field]
+    if version == FORMAT_WITHOUT_LISTENERS:
+        for broker in snapshot["brokers"]:
+            broker["host"], broker["port"] = broker.pop("listeners")[HTTP]
     return _ENCODER.encode(snapshot)
-
-
-def _encode_in_format_4(image: ClusterImage) -> bytes:
-    brokers = tuple(_BrokerInFormat4.of(broker) for broker in image.brokers.values())
-    snapshot = {"format": FORMAT_WITHOUT_LISTENERS, "image": _without_since(image), "brokers": brokers}
-    return _ENCODER.encode(snapshot)
-
-
-def _snapshot(image: ClusterImage, version: int, encoded: dict[str, Any]) -> dict[str, Any]:
-    """Returns a snapshot of format `version` as JSON, with brokers that lack their feature levels."""
-    brokers = msgspec.json.decode(_encode(image))["brokers"]
-    for broker in brokers:
-        del broker["levels"]
-    return {"format": version, "image": encoded, "brokers": brokers}
-
-
-def _without_access(image: ClusterImage) -> dict[str, Any]:
-    """Returns the image as JSON, without brokers, users, tokens, ACLs and quotas (format 9)."""
-    encoded: dict[str, Any] = msgspec.json.decode(_ENCODER.encode(_without_brokers(image)))
-    del encoded["access"], encoded["quotas"]
-    return encoded
-
-
-def _without_level(image: ClusterImage) -> dict[str, Any]:
-    """Returns the image as JSON for format 8: without feature level, users, tokens, ACLs and quotas."""
-    encoded = _without_access(image)
-    del encoded["level"]
-    return encoded
-
-
-def _without_recovery_ids(image: ClusterImage) -> dict[str, Any]:
-    """Returns the image as JSON for format 7: as format 8, and recoveries without ids."""
-    encoded = _without_level(image)
-    for recovery in encoded["recoveries"]:
-        del recovery["recovery_id"]
-    return encoded
-
-
-def _without_losses(image: ClusterImage) -> dict[str, Any]:
-    """Returns the image as JSON for format 6: as format 7, and partitions without losses and regroupings."""
-    encoded = _without_recovery_ids(image)
-    for topic in encoded["topics"].values():
-        for partition in topic["partitions"]:
-            del partition["losses"], partition["regroupings"]
-    return encoded
-
-
-def _without_since(image: ClusterImage) -> dict[str, Any]:
-    """Returns the image as JSON for format 5: as format 6, without the positions of assignments and without
-    recoveries."""
-    encoded = _without_losses(image)
-    for topic in encoded["topics"].values():
-        for partition in topic["partitions"]:
-            del partition["since"]
-    del encoded["recoveries"]
-    return encoded
 
 
 def _without_brokers(image: ClusterImage) -> ClusterImage:
@@ -196,50 +140,27 @@ def decode_image(data: bytes) -> ClusterImage:
     """Returns the image that the bytes encode. Raises `SnapshotUnreadable`."""
     try:
         version = msgspec.json.decode(data, type=_Header).format
-        if version == FORMAT:
-            snapshot = msgspec.json.decode(data, type=_Snapshot)
-            image = _image_of(snapshot.image, snapshot.brokers)
-            canonical = _encode(image)
-        elif version == FORMAT_WITHOUT_ACCESS:
-            snapshot = msgspec.json.decode(data, type=_Snapshot)
-            image = _image_of(snapshot.image, snapshot.brokers)
-            canonical = _encode_in_format_9(image)
-        elif version == FORMAT_WITHOUT_LEVELS:
-            snapshot = msgspec.json.decode(data, type=_Snapshot)
-            image = _image_of(snapshot.image, snapshot.brokers)
-            canonical = _encode_in_format_8(image)
-        elif version == FORMAT_WITHOUT_RECOVERY_IDS:
-            snapshot = msgspec.json.decode(data, type=_Snapshot)
-            image = _image_of(snapshot.image, snapshot.brokers)
-            canonical = _encode_in_format_7(image)
-        elif version == FORMAT_WITHOUT_LOSSES:
-            snapshot = msgspec.json.decode(data, type=_Snapshot)
-            image = _image_of(snapshot.image, snapshot.brokers)
-            canonical = _encode_in_format_6(image)
-        elif version == FORMAT_WITHOUT_SINCE:
-            snapshot = msgspec.json.decode(data, type=_Snapshot)
-            image = _image_of(snapshot.image, snapshot.brokers)
-            # Encoded before the later fields are filled in, since the bytes to compare with have none.
-            canonical = _encode_in_format_5(image)
-            image = _with_since(image)
-        elif version == FORMAT_WITHOUT_LISTENERS:
-            old = msgspec.json.decode(data, type=_SnapshotInFormat4)
-            image = _image_of(old.image, [broker.broker() for broker in old.brokers])
-            canonical = _encode_in_format_4(image)
-            image = _with_since(image)
-        else:
+        if not FORMAT_WITHOUT_LISTENERS <= version <= FORMAT:
             raise SnapshotUnreadable(
                 f"the metadata snapshot has format {version}, and this version of tidelog reads format "
                 f"{FORMAT_WITHOUT_LISTENERS} to {FORMAT}; start the version that wrote it"
             )
+        if version == FORMAT_WITHOUT_LISTENERS:
+            old = msgspec.json.decode(data, type=_SnapshotInFormat4)
+            image = _image_of(old.image, [broker.broker() for broker in old.brokers])
+        else:
+            snapshot = msgspec.json.decode(data, type=_Snapshot)
+            image = _image_of(snapshot.image, snapshot.brokers)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:  # msgspec lets the second one through
         raise SnapshotUnreadable(f"the metadata snapshot cannot be understood: {error}") from error
     # A broker that wrote other bytes for the same image would disagree with the others about every hash.
-    if canonical != data:
+    if _encode(image, version) != data:
         raise SnapshotUnreadable("the metadata snapshot is not in its canonical form; it was not written by a broker")
     # Their records were written without a level, and need the second one.
-    is_between = FORMAT_WITHOUT_SINCE < version < FORMAT_WITHOUT_ACCESS
-    return replace(image, level=BETWEEN_LEVEL) if is_between else image
+    if FORMAT_WITHOUT_SINCE < version < FORMAT_WITHOUT_ACCESS:
+        return replace(image, level=BETWEEN_LEVEL)
+    # Filled in only now, since the bytes to compare with have none.
+    return _with_since(image) if version <= FORMAT_WITHOUT_SINCE else image
 
 
 def _with_since(image: ClusterImage) -> ClusterImage:
