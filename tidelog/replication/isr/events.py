@@ -10,9 +10,10 @@ The terms are Kafka's. "Acknowledged" is the part of the log that a replica has 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import NamedTuple
+
+import msgspec
 
 from tidelog.replication.isr.log_events import Appended, AppendRefused, Effect, Flushed
 
@@ -34,8 +35,7 @@ class LogState(NamedTuple):
 # -- to the leader -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class IsrSettings:
+class IsrSettings(msgspec.Struct, frozen=True):
     """The settings of the topic and the broker that a partition's leader needs. All times are milliseconds."""
 
     lag_ms_max: int = 30_000
@@ -53,8 +53,7 @@ class IsrSettings:
     """Milliseconds from a failed `AlterPartition` to the next attempt."""
 
 
-@dataclass(frozen=True, slots=True)
-class FollowerFetched:
+class FollowerFetched(msgspec.Struct, frozen=True):
     """Event: a follower's fetch, whose leader epoch the caller has compared with the current one, and the follower's
     log offsets."""
 
@@ -75,8 +74,7 @@ class FollowerFetched:
     """The first offset of the follower's log."""
 
 
-@dataclass(frozen=True, slots=True)
-class FollowerFlushed:
+class FollowerFlushed(msgspec.Struct, frozen=True):
     """Event: a report with the fields of `FollowerFetched`, sent between two fetches because a flush has ended at the
     follower. It is not answered."""
 
@@ -90,8 +88,7 @@ class FollowerFlushed:
     log_start_offset: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class IsrChanged:
+class IsrChanged(msgspec.Struct, frozen=True):
     """Event: the metadata was applied. The fields are the state of the partition at the controller, within this leader
     epoch.
 
@@ -115,7 +112,7 @@ class IsrChanged:
     min_racks: int = 1
     """`min.insync.racks`, but at most the number of racks of the replicas: with fewer racks in sync the high watermark
     stands still."""
-    racks: Mapping[int, str] = field(default_factory=dict)
+    racks: Mapping[int, str] = msgspec.field(default_factory=dict)
     """The rack of each replica. Replicas without one count as one rack together."""
 
     def is_enough(self, members: Sequence[int]) -> bool:
@@ -138,8 +135,7 @@ class Outcome(Enum):
     attempt was applied)."""
 
 
-@dataclass(frozen=True, slots=True)
-class AlterPartitionAnswered:
+class AlterPartitionAnswered(msgspec.Struct, frozen=True):
     """Event: the result of one `AlterPartition` attempt. Each attempt gets one such event; after a deadline the outcome
     is `AMBIGUOUS`."""
 
@@ -152,15 +148,13 @@ class AlterPartitionAnswered:
     """The controller's present ISR."""
 
 
-@dataclass(frozen=True, slots=True)
-class RecordsDeleted:
+class RecordsDeleted(msgspec.Struct, frozen=True):
     """Event: the leader's log start offset has risen to `log_start_offset`."""
 
     log_start_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(msgspec.Struct, frozen=True):
     """Event: time has passed. The leader drops ISR members that lag or have stalled, and repeats its `AlterPartition`
     request if one is due.
 
@@ -175,8 +169,7 @@ LeaderEvent = FollowerFlushed | IsrChanged | AlterPartitionAnswered | RecordsDel
 # -- from the leader ---------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class AlterPartition:
+class AlterPartition(msgspec.Struct, frozen=True):
     """Effect: ask the controller to set this ISR if the partition's epoch is still `partition_epoch`.
 
     The answer is the event `AlterPartitionAnswered` with the same attempt; there is never a second request before that.
@@ -191,23 +184,20 @@ class AlterPartition:
 LeaderEffect = Effect | AlterPartition
 
 
-@dataclass(frozen=True, slots=True)
-class Serve:
+class Serve(msgspec.Struct, frozen=True):
     """Answer to a follower's fetch: the batches from `from_offset` on, as soon as there are any."""
 
     from_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class Diverging:
+class Diverging(msgspec.Struct, frozen=True):
     """Answer to a follower's fetch: its log is not a prefix of the leader's. It gets these fields, and no data."""
 
     epoch: int
     end_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class OutOfRange:
+class OutOfRange(msgspec.Struct, frozen=True):
     """Answer to a follower's fetch: its log ends outside the range of the leader's log, so the two cannot be compared,
     and no batch of the follower's is of use."""
 
@@ -215,8 +205,7 @@ class OutOfRange:
     log_end_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(msgspec.Struct, frozen=True):
     """Answer to a follower's fetch that is ignored: the sender is an earlier process of its broker, or no replica of
     the partition, or has followed a later leader."""
 
@@ -228,16 +217,14 @@ FetchVerdict = Serve | Diverging | OutOfRange | Refused
 # -- to the follower ---------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class FetchDue:
+class FetchDue(msgspec.Struct, frozen=True):
     """Event: the follower is to make its next fetch. A correlation is never used twice; only the answer to the newest
     fetch counts."""
 
     correlation: int
 
 
-@dataclass(frozen=True, slots=True)
-class Fetched:
+class Fetched(msgspec.Struct, frozen=True):
     """Event: the leader answered a fetch with batches, perhaps none, that are intact and verified."""
 
     correlation: int
@@ -251,8 +238,7 @@ class Fetched:
     log_start_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class DivergingAt:
+class DivergingAt(msgspec.Struct, frozen=True):
     """Event: the leader answered a fetch with a divergence: in the leader's log, the batches of epochs up to `epoch`
     end at `end_offset`."""
 
@@ -261,8 +247,7 @@ class DivergingAt:
     end_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class FetchOutOfRange:
+class FetchOutOfRange(msgspec.Struct, frozen=True):
     """Event: the leader answered that this follower's log ends outside the leader's, and gave the start and end of the
     leader's log."""
 
@@ -271,8 +256,7 @@ class FetchOutOfRange:
     log_end_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class Truncated:
+class Truncated(msgspec.Struct, frozen=True):
     """Event: a `Truncate` or `StartOver` was carried out durably; the log ends at `end`."""
 
     log_end_offset: int
@@ -281,8 +265,7 @@ class Truncated:
     may have been torn by a power cut."""
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderChanged:
+class LeaderChanged(msgspec.Struct, frozen=True):
     """Event: another leader epoch has begun, under the same leader or another. Answers to earlier fetches are
     ignored."""
 
@@ -296,8 +279,7 @@ FollowerEvent = (
 # -- from the follower -------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Fetch:
+class Fetch(msgspec.Struct, frozen=True):
     """Effect: fetch from the leader, and report this log's offsets to it (`FollowerFetched`)."""
 
     correlation: int
@@ -306,8 +288,7 @@ class Fetch:
     last_fetched_epoch: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class ReportFlushed:
+class ReportFlushed(msgspec.Struct, frozen=True):
     """Effect: report to the leader that a flush has ended (`FollowerFlushed`), while the leader still holds the fetch.
 
     With `ack.durability=replicated` the leader does not need the report.
@@ -318,45 +299,39 @@ class ReportFlushed:
     last_fetched_epoch: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class AppendFetched:
+class AppendFetched(msgspec.Struct, frozen=True):
     """Effect: append the batches of the leader's answer at the log's end, and report `Appended(end)` or
     `AppendRefused(end)` at once."""
 
     end_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class Truncate:
+class Truncate(msgspec.Struct, frozen=True):
     """Effect: truncate the log durably, then report `Truncated`. Nothing is fetched meanwhile."""
 
     to: int
 
 
-@dataclass(frozen=True, slots=True)
-class StartOver:
+class StartOver(msgspec.Struct, frozen=True):
     """Effect: drop the whole log durably and begin an empty one at this offset, then report `Truncated`."""
 
     at: int
 
 
-@dataclass(frozen=True, slots=True)
-class FollowHighWatermark:
+class FollowHighWatermark(msgspec.Struct, frozen=True):
     """Effect: take over the leader's high watermark, as far as this log goes. Under a new leader it may fall."""
 
     to: int
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteRecords:
+class DeleteRecords(msgspec.Struct, frozen=True):
     """Effect: delete the records below this offset, as the leader has done. They are committed and on this replica's
     disk."""
 
     to: int
 
 
-@dataclass(frozen=True, slots=True)
-class Distrust:
+class Distrust(msgspec.Struct, frozen=True):
     """Effect: report that the leader's answers contradict each other or this log within one leader epoch. The follower
     fetches nothing until the next epoch."""
 

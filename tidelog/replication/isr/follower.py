@@ -15,7 +15,7 @@ A log that has nothing in common with the leader's is dropped and begun anew.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from tidelog.replication.isr.events import (
     AppendFetched,
@@ -40,8 +40,7 @@ from tidelog.replication.isr.lineage import Lineage
 from tidelog.replication.isr.log_events import Appended, AppendRefused, Flushed
 
 
-@dataclass(frozen=True, slots=True)
-class _FetchInFlight:
+class _FetchInFlight(msgspec.Struct, frozen=True):
     """A fetch that the leader has not answered, with the end of the log and the epoch of its last batch when it was
     sent."""
 

@@ -10,32 +10,28 @@ reports the results as events; the simulator drives the same objects. (Paxos log
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class Propose:
+class Propose(msgspec.Struct, frozen=True):
     """Event: a client's batch needs `offsets` consecutive offsets."""
 
     offsets: int
 
 
-@dataclass(frozen=True, slots=True)
-class Appended:
+class Appended(msgspec.Struct, frozen=True):
     """Event: the local log holds everything below `end`, in memory."""
 
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class AppendRefused:
+class AppendRefused(msgspec.Struct, frozen=True):
     """Event: the local log refused everything from `base` on; none of it was written."""
 
     base: int
 
 
-@dataclass(frozen=True, slots=True)
-class Flushed:
+class Flushed(msgspec.Struct, frozen=True):
     """Event: the local log holds everything below `end` durably."""
 
     end: int
@@ -44,16 +40,14 @@ class Flushed:
 Event = Propose | Appended | AppendRefused | Flushed
 
 
-@dataclass(frozen=True, slots=True)
-class Append:
+class Append(msgspec.Struct, frozen=True):
     """Effect: write the proposed batch at `base_offset`, under `leader_epoch`."""
 
     base_offset: int
     leader_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class AdvanceHighWatermark:
+class AdvanceHighWatermark(msgspec.Struct, frozen=True):
     """Effect: everything below `to` is committed; acknowledge it to producers and make it visible to consumers."""
 
     to: int

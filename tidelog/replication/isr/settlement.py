@@ -32,13 +32,13 @@ it. A leader that finds damage above its high watermark during its epoch has ano
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from tidelog.model.holdings import Holding
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
+class Answered(msgspec.Struct, frozen=True):
     """Event: the answer of another replica about the damaged batch at `offset`."""
 
     node: int
@@ -54,22 +54,19 @@ class Answered:
     """True if the request named the batch by its digest; False if it asked for any batch at that offset."""
 
 
-@dataclass(frozen=True, slots=True)
-class Repaired:
+class Repaired(msgspec.Struct, frozen=True):
     """Event: the batch at `offset` can be read again."""
 
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class TruncatedAt:
+class TruncatedAt(msgspec.Struct, frozen=True):
     """Event: a `TruncateAt` was carried out durably; the log ends at `end`."""
 
     log_end_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class MembersLost:
+class MembersLost(msgspec.Struct, frozen=True):
     """Event: members have lost their logs or disks since this replica became the leader."""
 
     nodes: frozenset[int]
@@ -78,16 +75,14 @@ class MembersLost:
 SettlementEvent = Answered | Repaired | TruncatedAt | MembersLost
 
 
-@dataclass(frozen=True, slots=True)
-class PutBack:
+class PutBack(msgspec.Struct, frozen=True):
     """Effect: write the copy of the batch that came with this answer in place of the damaged one; then report
     `Repaired` if that succeeded."""
 
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class TruncateAt:
+class TruncateAt(msgspec.Struct, frozen=True):
     """Effect: truncate the log durably before the batch at `offset`, then report `TruncatedAt`. Neither this batch nor
     what follows was committed."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from tidelog.replication.isr.events import AlterPartition, IsrChanged, IsrSettings, LogState
 from tidelog.replication.isr.leader import IsrLeader
