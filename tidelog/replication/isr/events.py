@@ -53,9 +53,8 @@ class IsrSettings(msgspec.Struct, frozen=True):
     """Milliseconds from a failed `AlterPartition` to the next attempt."""
 
 
-class FollowerFetched(msgspec.Struct, frozen=True):
-    """Event: a follower's fetch, whose leader epoch the caller has compared with the current one, and the follower's
-    log offsets."""
+class FollowerReport(msgspec.Struct, frozen=True):
+    """A follower's log offsets, as it reports them to the leader."""
 
     replica: int
     broker_epoch: int
@@ -74,18 +73,13 @@ class FollowerFetched(msgspec.Struct, frozen=True):
     """The first offset of the follower's log."""
 
 
-class FollowerFlushed(msgspec.Struct, frozen=True):
-    """Event: a report with the fields of `FollowerFetched`, sent between two fetches because a flush has ended at the
-    follower. It is not answered."""
+class FollowerFetched(FollowerReport, frozen=True):
+    """Event: a follower's fetch, whose leader epoch the caller has compared with the current one, and the follower's
+    log offsets."""
 
-    replica: int
-    broker_epoch: int
-    fetch_offset: int
-    durable_offset: int
-    last_fetched_epoch: int | None
-    now_ms: int
-    awaits_repair: bool = False
-    log_start_offset: int = 0
+
+class FollowerFlushed(FollowerReport, frozen=True):
+    """Event: a report that a follower sends between two fetches because a flush has ended there. It is not answered."""
 
 
 class IsrChanged(msgspec.Struct, frozen=True):

@@ -37,6 +37,7 @@ from tidelog.replication.isr.events import (
     FetchVerdict,
     FollowerFetched,
     FollowerFlushed,
+    FollowerReport,
     IsrChanged,
     IsrSettings,
     LeaderEffect,
@@ -268,7 +269,7 @@ class IsrLeader:
         verdict = self._verdict(fetch)
         return verdict, self._report(fetch) if isinstance(verdict, Serve) else []
 
-    def _verdict(self, report: FollowerFetched | FollowerFlushed) -> FetchVerdict:
+    def _verdict(self, report: FollowerReport) -> FetchVerdict:
         follower = self._followers.get(report.replica)
         if follower is None:
             return Refused("this broker holds no replica of the partition")
@@ -295,7 +296,7 @@ class IsrLeader:
             return Diverging(epoch_end.epoch, epoch_end.offset)
         return Serve(report.fetch_offset)
 
-    def _report(self, report: FollowerFetched | FollowerFlushed) -> list[LeaderEffect]:
+    def _report(self, report: FollowerReport) -> list[LeaderEffect]:
         self._now_ms = max(self._now_ms, report.now_ms)
         follower = self._followers[report.replica]
         follower.hear(report)

@@ -8,7 +8,7 @@ caught up as of the mark's time, and the next mark is set.
 
 from __future__ import annotations
 
-from tidelog.replication.isr.events import NO_BROKER_EPOCH, FollowerFetched, FollowerFlushed
+from tidelog.replication.isr.events import NO_BROKER_EPOCH, FollowerFlushed, FollowerReport
 
 NOTHING = -1
 NEVER_MS = -(1 << 62)
@@ -43,7 +43,7 @@ class RemoteReplica:
     def has_reported(self) -> bool:
         return self.broker_epoch != NO_BROKER_EPOCH
 
-    def hear(self, report: FollowerFetched | FollowerFlushed) -> None:
+    def hear(self, report: FollowerReport) -> None:
         """Takes over the offsets of a follower's report. The caller has checked that the follower's last batch is in
         the leader's log."""
         assert 0 <= report.durable_offset <= report.fetch_offset and report.broker_epoch >= self.broker_epoch
