@@ -26,6 +26,7 @@ from tidelog.controller.commands import (
     AlterTopicConfigs,
     AssignVoter,
     BrokerAdmitted,
+    BrokerCommand,
     BrokerHeartbeat,
     ClientCommand,
     Command,
@@ -202,7 +203,7 @@ ANSWERS: Final[tuple[type[CommandAnswer], ...]] = tuple(
 
 def _kinds(base: type[Command]) -> Iterator[type[Command]]:
     for kind in base.__subclasses__():
-        if kind is not ClientCommand:
+        if kind not in (BrokerCommand, ClientCommand):
             yield kind
         yield from _kinds(kind)
 

@@ -52,6 +52,13 @@ class ClientCommand(Command, frozen=True, kw_only=True):
     versions."""
 
 
+class BrokerCommand(Command, frozen=True):
+    """The base class of commands that a broker sends about itself: its node id, and the epoch of its registration."""
+
+    node_id: Natural
+    broker_epoch: NaturalOrNone
+
+
 # -- topics --------------------------------------------------------------------------------------------------------
 
 
@@ -163,11 +170,9 @@ class RegisterBroker(Command, frozen=True, tag=True):
     """The feature levels that the broker supports."""
 
 
-class BrokerHeartbeat(Command, frozen=True, tag=True):
+class BrokerHeartbeat(BrokerCommand, frozen=True, tag=True):
     """Command: the periodic heartbeat of a broker. Answered by `HeartbeatAnswered`."""
 
-    node_id: Natural
-    broker_epoch: NaturalOrNone
     position: Natural
     """The position up to which the broker has applied the metadata log."""
     wants_shutdown: bool = False
@@ -182,23 +187,17 @@ class BrokerHeartbeat(Command, frozen=True, tag=True):
     """The time by the broker's wall clock, in milliseconds."""
 
 
-class MetadataApplied(Command, frozen=True, tag=True):
+class MetadataApplied(BrokerCommand, frozen=True, tag=True):
     """Command: a broker has applied the metadata log up to `position`. It is sent at once, between heartbeats, and not
     answered."""
 
-    node_id: Natural
-    broker_epoch: NaturalOrNone
     position: Natural
 
 
-class ReportSilence(Command, frozen=True, tag=True):
-    """Command: a broker (the witness) has waited in vain for answers of another broker. It is repeated while that lasts
-    and not answered; on the reports of two witnesses the controller may fence the silent broker."""
+class ReportSilence(BrokerCommand, frozen=True, tag=True):
+    """Command: the sending broker (the witness) has waited in vain for answers of another broker. It is repeated while
+    that lasts and not answered; on the reports of two witnesses the controller may fence the silent broker."""
 
-    node_id: Natural
-    """The node id of the witness."""
-    broker_epoch: NaturalOrNone
-    """The broker epoch of the witness."""
     silent_node: Natural
     silent_epoch: NaturalOrNone
 

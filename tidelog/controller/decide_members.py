@@ -12,9 +12,8 @@ from dataclasses import replace
 
 from tidelog.config.schema import BrokerConfig
 from tidelog.controller.broker_state import Brokers
-from tidelog.controller.commands import Done
 from tidelog.controller.decide_brokers import registered_broker
-from tidelog.controller.decide_partitions import Partitions
+from tidelog.controller.decide_partitions import Partitions, decide_reports
 from tidelog.controller.decision import Decision
 from tidelog.controller.leadership import as_record
 from tidelog.controller.member_steps import MemberSet, in_order
@@ -38,7 +37,7 @@ from tidelog.controller.quorum_leadership import (
     with_new_id,
     with_wanted,
 )
-from tidelog.model.cluster import BrokerInfo, ClusterImage, PartitionInfo
+from tidelog.model.cluster import BrokerInfo, ClusterImage, PartitionInfo, Topic
 from tidelog.model.errors import NotController
 
 
@@ -115,18 +114,10 @@ def _noted(info: PartitionInfo, reported: MemberSet, brokers: Brokers) -> Partit
 def report_lost_votes(image: ClusterImage, command: ReportLostVotes, config: BrokerConfig) -> Decision:
     """Gives disks that have lost their votes new engine ids; ids that are not wanted (any more) are ignored. Raises
     `StaleBrokerEpoch`, `BrokerRemoved` or `NotController`."""
-    broker = registered_broker(image, command.node_id, command.broker_epoch)
-    partitions = Partitions(image, config)
-    for vote in command.votes:
-        _replace_id(partitions, broker, vote)
-    return Decision(as_record(partitions.changes), lambda after: Done(after.position))
+    return decide_reports(image, command, config, command.votes, _replace_id)
 
 
-def _replace_id(partitions: Partitions, broker: BrokerInfo, vote: LostVote) -> None:
-    entry = partitions.find(vote.topic_id, vote.partition)
-    if entry is None:
-        return
-    topic, info = entry
+def _replace_id(partitions: Partitions, broker: BrokerInfo, vote: LostVote, topic: Topic, info: PartitionInfo) -> None:
     # By id and node: the id may have been replaced since, or be another broker's, which goes on voting.
     lost = [member for member in info.wanted if (member.engine_id, member.node_id) == (vote.engine_id, broker.node_id)]
     if lost:
@@ -140,18 +131,10 @@ def report_leader(image: ClusterImage, command: ReportPaxosLeader, config: Broke
     """Begins the next leader epoch of partitions whose leaders report that they cannot lead any more under the present
     one. A report about another leader epoch is ignored. Raises `StaleBrokerEpoch`, `BrokerRemoved` or `NotController`.
     """
-    broker = registered_broker(image, command.node_id, command.broker_epoch)
-    partitions = Partitions(image, config)
-    for lost in command.lost:
-        _begin_next(partitions, broker, lost)
-    return Decision(as_record(partitions.changes), lambda after: Done(after.position))
+    return decide_reports(image, command, config, command.lost, _begin_next)
 
 
-def _begin_next(partitions: Partitions, broker: BrokerInfo, lost: LostTerm) -> None:
-    entry = partitions.find(lost.topic_id, lost.partition)
-    if entry is None:
-        return
-    topic, info = entry
+def _begin_next(partitions: Partitions, broker: BrokerInfo, lost: LostTerm, topic: Topic, info: PartitionInfo) -> None:
     # A late report would end the term of somebody who leads well.
     is_its_own = info.leader == broker.node_id and info.leader_epoch == lost.leader_epoch
     if not (rules_of(topic).leader_reports_members and is_its_own and is_electable(info)):

@@ -10,11 +10,13 @@ that the controller considers in sync, and might elect.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from tidelog.config.schema import BrokerConfig
 from tidelog.controller.broker_state import Brokers, Lost
+from tidelog.controller.commands import BrokerCommand
 from tidelog.controller.decide_brokers import registered_broker
 from tidelog.controller.decision import Decision
 from tidelog.controller.leadership import TopicRules, as_record, change_of
@@ -33,6 +35,7 @@ from tidelog.controller.partition_commands import (
     LeadersElected,
     PartitionLed,
     PartitionNamed,
+    PartitionReported,
     PartitionsAltered,
 )
 from tidelog.controller.protocols import rules_of
@@ -40,6 +43,8 @@ from tidelog.controller.records import MetadataRecord, PartitionChange, Partitio
 from tidelog.model.cluster import END_UNKNOWN, NO_LEADER, BrokerInfo, ClusterImage, PartitionInfo, Topic
 from tidelog.model.errors import NotController
 from tidelog.model.ids import NodeId
+
+R = TypeVar("R", bound=PartitionReported)
 
 
 class Partitions:
@@ -92,6 +97,25 @@ class Partitions:
             change_of(topic, topic.partitions[now.partition], now)
             for topic, now in zip(topics, self._changed.values(), strict=True)
         ]
+
+
+def decide_reports(
+    image: ClusterImage,
+    command: BrokerCommand,
+    config: BrokerConfig,
+    reports: Sequence[R],
+    act: Callable[[Partitions, BrokerInfo, R, Topic, PartitionInfo], None],
+) -> Decision:
+    """Returns the decision about a broker's reports, each of which `act` applies to its partition; a report about a
+    partition that does not exist (any more) is ignored. Raises `StaleBrokerEpoch`, `BrokerRemoved` or `NotController`.
+    """
+    broker = registered_broker(image, command.node_id, command.broker_epoch)
+    partitions = Partitions(image, config)
+    for report in reports:
+        entry = partitions.find(report.topic_id, report.partition)
+        if entry is not None:
+            act(partitions, broker, report, *entry)
+    return Decision(as_record(partitions.changes))
 
 
 # -- ISRs --------------------------------------------------------------------------------------------------------------

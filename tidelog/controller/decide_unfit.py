@@ -18,11 +18,8 @@ from dataclasses import replace
 
 from tidelog.config.schema import BrokerConfig
 from tidelog.controller.broker_state import Loss, Lost
-from tidelog.controller.commands import Done
-from tidelog.controller.decide_brokers import registered_broker
-from tidelog.controller.decide_partitions import Partitions
+from tidelog.controller.decide_partitions import Partitions, decide_reports
 from tidelog.controller.decision import Decision
-from tidelog.controller.leadership import as_record
 from tidelog.controller.partition_commands import (
     LostReplica,
     ReportLostReplicas,
@@ -32,7 +29,7 @@ from tidelog.controller.partition_commands import (
 )
 from tidelog.controller.protocols import rules_of
 from tidelog.controller.records import RENEWED_LEVEL
-from tidelog.model.cluster import BrokerInfo, ClusterImage, PartitionInfo
+from tidelog.model.cluster import BrokerInfo, ClusterImage, PartitionInfo, Topic
 from tidelog.model.errors import UnsupportedLevel
 from tidelog.model.ids import NodeId
 
@@ -41,18 +38,13 @@ def report_unfit(image: ClusterImage, command: ReportUnfitReplicas, config: Brok
     """Removes the replicas that a broker reports as unfit from leadership, and from the ISR where their logs
     acknowledge nothing. A report about another leader epoch is ignored. Raises `StaleBrokerEpoch`, `BrokerRemoved` or
     `NotController`."""
-    broker = registered_broker(image, command.node_id, command.broker_epoch)
-    partitions = Partitions(image, config)
-    for replica in command.replicas:
-        _relieve(partitions, broker.node_id, replica)
-    return Decision(as_record(partitions.changes), lambda after: Done(after.position))
+    return decide_reports(image, command, config, command.replicas, _relieve)
 
 
-def _relieve(partitions: Partitions, node: NodeId, unfit: UnfitReplica) -> None:
-    entry = partitions.find(unfit.topic_id, unfit.partition)
-    if entry is None:
-        return
-    topic, info = entry
+def _relieve(
+    partitions: Partitions, broker: BrokerInfo, unfit: UnfitReplica, topic: Topic, info: PartitionInfo
+) -> None:
+    node = broker.node_id
     is_counted_on = node in info.isr or info.leader == node
     # After an election the report is of the past: the replica may be well again, and lead by that election.
     if info.leader_epoch != unfit.leader_epoch or not is_counted_on:
@@ -95,18 +87,13 @@ def report_lost(image: ClusterImage, command: ReportLostReplicas, config: Broker
             f"logs of broker {command.node_id} are lost, and at feature level {image.level} the metadata cannot say "
             "so. Upgrade all brokers and run `tidelog cluster upgrade --finalize`, or start this one with another disk"
         )
-    broker = registered_broker(image, command.node_id, command.broker_epoch)
-    partitions = Partitions(image, config)
-    for replica in command.replicas:
-        _begin_anew(partitions, broker, replica)
-    return Decision(as_record(partitions.changes), lambda after: Done(after.position))
+    return decide_reports(image, command, config, command.replicas, _begin_anew)
 
 
-def _begin_anew(partitions: Partitions, broker: BrokerInfo, replica: LostReplica) -> None:
-    entry = partitions.find(replica.topic_id, replica.partition)
-    if entry is None:
-        return
-    (topic, info), node = entry, broker.node_id
+def _begin_anew(
+    partitions: Partitions, broker: BrokerInfo, replica: LostReplica, topic: Topic, info: PartitionInfo
+) -> None:
+    node = broker.node_id
     # The report comes until it is heeded; by now the replica may have been filled, and must not be emptied again.
     if node not in dict(info.since) or info.since_of(node) != replica.since:
         return

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from tidelog.controller.commands import ClientCommand, Command, CommandAnswer
+from tidelog.controller.commands import BrokerCommand, ClientCommand, CommandAnswer
 from tidelog.controller.member_steps import MemberSet
 from tidelog.controller.records import GivenUpRange
 from tidelog.model.losses import LossStatement
@@ -36,11 +36,9 @@ class IsrAsked(msgspec.Struct, frozen=True):
     isr: Sequence[IsrMember]
 
 
-class AlterPartition(Command, frozen=True, tag=True):
+class AlterPartition(BrokerCommand, frozen=True, tag=True):
     """Command: the leader of partitions requests other ISRs (KIP-497). Answered by `PartitionsAltered`."""
 
-    node_id: Natural
-    broker_epoch: NaturalOrNone
     partitions: Sequence[IsrAsked]
 
 
@@ -72,26 +70,29 @@ class ElectLeaders(ClientCommand, frozen=True, tag=True):
     at_ms: Int64 = 0
 
 
+class PartitionReported(msgspec.Struct, frozen=True, array_like=True):
+    """The base class of what a broker reports about one of its partitions."""
+
+    topic_id: str
+    partition: Natural
+
+
 HAND_OVER_LEVEL: Final = 2
 """The feature level from which on controllers understand `HandOver`."""
 HANDED_OVER_MAX = 1_000
 """The most partitions that one `HandOver` may name."""
 
 
-class PartitionLed(msgspec.Struct, frozen=True, array_like=True):
+class PartitionLed(PartitionReported, frozen=True, array_like=True):
     """A partition that a broker leads, with the leader epoch."""
 
-    topic_id: str
-    partition: Natural
     leader_epoch: Natural
 
 
-class HandOver(Command, frozen=True, tag=True):
+class HandOver(BrokerCommand, frozen=True, tag=True):
     """Command: a broker is about to stop, and asks for other leaders of its partitions; it stays live and in sync.
     Answered by `LeadersElected`. The controller fills in `leaving`, the brokers that are about to stop."""
 
-    node_id: Natural
-    broker_epoch: NaturalOrNone
     partitions: Sequence[PartitionLed]
     leaving: Sequence[Int64] = ()
 
@@ -124,38 +125,29 @@ UNFIT_REASON_LEVELS: Final[Mapping[UnfitReason, int]] = {UnfitReason.STALLED: 2}
 level."""
 
 
-class UnfitReplica(msgspec.Struct, frozen=True, array_like=True):
+class UnfitReplica(PartitionLed, frozen=True, array_like=True):
     """An unfit replica of the reporting broker, in this leader epoch."""
 
-    topic_id: str
-    partition: Natural
-    leader_epoch: Natural
     reason: UnfitReason
 
 
-class ReportUnfitReplicas(Command, frozen=True, tag=True):
+class ReportUnfitReplicas(BrokerCommand, frozen=True, tag=True):
     """Command: a broker reports its unfit replicas (Kafka: the offline directories of a heartbeat, KIP-112 and 858).
     Answered by `Done`; repeated with each heartbeat while they are unfit."""
 
-    node_id: Natural
-    broker_epoch: NaturalOrNone
     replicas: Sequence[UnfitReplica]
 
 
-class LostReplica(msgspec.Struct, frozen=True, array_like=True):
+class LostReplica(PartitionReported, frozen=True, array_like=True):
     """A lost replica of the reporting broker. `since` is the metadata position at which the replica was assigned."""
 
-    topic_id: str
-    partition: Natural
     since: NaturalOrNone
 
 
-class ReportLostReplicas(Command, frozen=True, tag=True):
+class ReportLostReplicas(BrokerCommand, frozen=True, tag=True):
     """Command: a broker reports replicas with in-sync replication whose logs are gone although the disk remained; their
     logs are empty now. Answered by `Done`; repeated until the metadata has these replicas begin anew."""
 
-    node_id: Natural
-    broker_epoch: NaturalOrNone
     replicas: Sequence[LostReplica]
 
 
@@ -169,15 +161,13 @@ class MembersAsked(msgspec.Struct, frozen=True):
     in_force: MemberSet
 
 
-class AlterMembers(Command, frozen=True, tag=True):
+class AlterMembers(BrokerCommand, frozen=True, tag=True):
     """Command: the leader of Paxos partitions reports the members of their logs. Answered by `MembersAltered`.
 
     Only an elected leader whose log has no open change of voters may report: then no other members are in force, or can
     be before it changes them itself.
     """
 
-    node_id: Natural
-    broker_epoch: NaturalOrNone
     partitions: Sequence[MembersAsked]
 
 
@@ -191,38 +181,29 @@ class TermEnd(enum.Enum):
     """Another broker has to lead: this leader's disk has failed, or no majority answers it."""
 
 
-class LostTerm(msgspec.Struct, frozen=True, array_like=True):
+class LostTerm(PartitionLed, frozen=True, array_like=True):
     """A partition that the reporting broker leads in this leader epoch by the metadata, but cannot lead any more."""
 
-    topic_id: str
-    partition: Natural
-    leader_epoch: Natural
     end: TermEnd
 
 
-class ReportPaxosLeader(Command, frozen=True, tag=True):
+class ReportPaxosLeader(BrokerCommand, frozen=True, tag=True):
     """Command: a leader reports Paxos partitions that it cannot lead any more under the present epoch. Each gets the
     next leader epoch, under the same broker or the next, if a majority of its members is live. Answered by `Done`."""
 
-    node_id: Natural
-    broker_epoch: NaturalOrNone
     lost: Sequence[LostTerm]
 
 
-class LostVote(msgspec.Struct, frozen=True, array_like=True):
+class LostVote(PartitionReported, frozen=True, array_like=True):
     """An engine id of the reporting broker whose vote in this partition is lost."""
 
-    topic_id: str
-    partition: Natural
     engine_id: Natural
 
 
-class ReportLostVotes(Command, frozen=True, tag=True):
+class ReportLostVotes(BrokerCommand, frozen=True, tag=True):
     """Command: a broker reports Paxos replicas that no longer know their promises, since their journals are damaged or
     gone although the disk remained. Each gets another engine id. Answered by `Done`."""
 
-    node_id: Natural
-    broker_epoch: NaturalOrNone
     votes: Sequence[LostVote]
 
 
