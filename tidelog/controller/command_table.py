@@ -16,42 +16,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 from tidelog.config.schema import BrokerConfig
-from tidelog.controller import decide_cluster, rights
-from tidelog.controller.access_commands import AddAcls, RemoveAcls, RemoveTokens, RemoveUser, StoreToken, StoreUser
-from tidelog.controller.commands import (
-    AddPartitions,
-    AgreeSnapshot,
-    AllocateProducerIds,
-    AlterQuotas,
-    AlterTopicConfigs,
-    AssignVoter,
-    BrokerAdmitted,
-    BrokerCommand,
-    BrokerHeartbeat,
-    ClientCommand,
-    Command,
-    CommandAnswer,
-    ControllerElsewhere,
-    CreateOffsetsTopic,
-    CreateTopic,
-    DeleteTopic,
-    Done,
-    FenceBroker,
-    HeartbeatAnswered,
-    LeadCluster,
-    LevelAnswered,
-    MetadataApplied,
-    NoteStamps,
-    ProducerIdBlock,
-    RaiseLevel,
-    RegisterBroker,
-    RegistrationOutdated,
-    RemoveBroker,
-    ReportRemoved,
-    ReportSilence,
-    TakeSnapshot,
-    TopicPlaced,
-)
+from tidelog.controller import access_commands, commands, decide_cluster, rights
+from tidelog.controller.commands import BrokerCommand, ClientCommand, Command, CommandAnswer, ControllerElsewhere, Done
 from tidelog.controller.decide_access import decide_access
 from tidelog.controller.decide_brokers import fence, heartbeat, note_stamps, register, remove
 from tidelog.controller.decide_level import raise_level
@@ -145,33 +111,48 @@ def _own(kind: type[C], decide: Decide[C]) -> tuple[type[Command], Row]:
 
 COMMANDS: Final[Mapping[type[Command], Row]] = dict(
     (
-        _client(CreateTopic, create_topic, rights.create_topic, answer=TopicPlaced),
-        _client(AddPartitions, add_partitions, rights.alter_topic, answer=TopicPlaced),
-        _client(DeleteTopic, delete_topic, rights.delete_topic),
-        _client(AlterTopicConfigs, alter_configs, rights.alter_topic_configs),
-        _client(AlterQuotas, _simple(alter_quotas), rights.alter_cluster_configs),
-        _client(RemoveBroker, remove, rights.alter_cluster),
-        _client(RaiseLevel, _simple(raise_level), rights.alter_cluster, answer=LevelAnswered),
-        _client(ElectLeaders, elect_leaders, rights.alter_cluster, BY_WAY_OF, LeadersElected),
+        _client(commands.CreateTopic, create_topic, rights.create_topic, answer=commands.TopicPlaced),
+        _client(commands.AddPartitions, add_partitions, rights.alter_topic, answer=commands.TopicPlaced),
+        _client(commands.DeleteTopic, delete_topic, rights.delete_topic),
+        _client(commands.AlterTopicConfigs, alter_configs, rights.alter_topic_configs),
+        _client(commands.AlterQuotas, _simple(alter_quotas), rights.alter_cluster_configs),
+        _client(commands.RemoveBroker, remove, rights.alter_cluster),
+        _client(commands.RaiseLevel, _simple(raise_level), rights.alter_cluster, answer=commands.LevelAnswered),
+        _client(
+            ElectLeaders,
+            elect_leaders,
+            rights.alter_cluster,
+            BY_WAY_OF,
+            LeadersElected,
+        ),
         _client(AlterReassignments, alter_reassignments, rights.reassign),
         _client(AcceptLoss, _simple(accept_loss), rights.give_up, BY_WAY_OF),
         _client(RegroupPartition, regroup, rights.give_up, BY_WAY_OF),
-        _client(StoreUser, decide_access, rights.alter_cluster),
-        _client(RemoveUser, decide_access, rights.alter_cluster),
-        _client(StoreToken, decide_access, rights.store_token),
-        _client(RemoveTokens, decide_access, rights.remove_tokens),
-        _client(AddAcls, decide_access, rights.alter_cluster),
-        _client(RemoveAcls, decide_access, rights.alter_cluster),
-        _broker(CreateOffsetsTopic, create_offsets_topic, NO_CLAIM, TopicPlaced),
-        _broker(AllocateProducerIds, _simple(decide_cluster.allocate_producer_ids), NO_CLAIM, ProducerIdBlock),
+        _client(access_commands.StoreUser, decide_access, rights.alter_cluster),
+        _client(access_commands.RemoveUser, decide_access, rights.alter_cluster),
+        _client(access_commands.StoreToken, decide_access, rights.store_token),
+        _client(access_commands.RemoveTokens, decide_access, rights.remove_tokens),
+        _client(access_commands.AddAcls, decide_access, rights.alter_cluster),
+        _client(access_commands.RemoveAcls, decide_access, rights.alter_cluster),
+        _broker(commands.CreateOffsetsTopic, create_offsets_topic, NO_CLAIM, commands.TopicPlaced),
         _broker(
-            RegisterBroker, register, Claim("node_id", incarnation="incarnation"), BrokerAdmitted, RegistrationOutdated
+            commands.AllocateProducerIds,
+            _simple(decide_cluster.allocate_producer_ids),
+            NO_CLAIM,
+            commands.ProducerIdBlock,
         ),
-        _broker(BrokerHeartbeat, heartbeat, OF_BROKER, HeartbeatAnswered),
+        _broker(
+            commands.RegisterBroker,
+            register,
+            Claim("node_id", incarnation="incarnation"),
+            commands.BrokerAdmitted,
+            commands.RegistrationOutdated,
+        ),
+        _broker(commands.BrokerHeartbeat, heartbeat, OF_BROKER, commands.HeartbeatAnswered),
         # Told often, and kept in the controller's memory only: a record for each would fill the log.
-        _broker(MetadataApplied, None, OF_BROKER),
-        _broker(ReportSilence, None, OF_BROKER),
-        _broker(ReportRemoved, _simple(report_removed), Claim("node_id")),
+        _broker(commands.MetadataApplied, None, OF_BROKER),
+        _broker(commands.ReportSilence, None, OF_BROKER),
+        _broker(commands.ReportRemoved, _simple(report_removed), Claim("node_id")),
         _broker(AlterPartition, alter_partition, OF_BROKER, PartitionsAltered),
         _broker(HandOver, hand_over, OF_BROKER, LeadersElected),
         _broker(ReportUnfitReplicas, report_unfit, OF_BROKER),
@@ -180,12 +161,12 @@ COMMANDS: Final[Mapping[type[Command], Row]] = dict(
         _broker(ReportLostVotes, report_lost_votes, OF_BROKER),
         _broker(ReportPaxosLeader, report_leader, OF_BROKER),
         # A broker that could send these could fence others, or begin a term.
-        _own(LeadCluster, _simple(decide_cluster.lead)),
-        _own(FenceBroker, fence),
-        _own(NoteStamps, _simple(note_stamps)),
-        _own(AssignVoter, _simple(decide_cluster.assign_voter)),
-        _own(TakeSnapshot, _simple(decide_cluster.take_snapshot)),
-        _own(AgreeSnapshot, _simple(decide_cluster.agree_snapshot)),
+        _own(commands.LeadCluster, _simple(decide_cluster.lead)),
+        _own(commands.FenceBroker, fence),
+        _own(commands.NoteStamps, _simple(note_stamps)),
+        _own(commands.AssignVoter, _simple(decide_cluster.assign_voter)),
+        _own(commands.TakeSnapshot, _simple(decide_cluster.take_snapshot)),
+        _own(commands.AgreeSnapshot, _simple(decide_cluster.agree_snapshot)),
     )
 )
 """The table of all commands: the properties of each kind, by its class."""
