@@ -112,7 +112,6 @@ class Administration:
         command = CreateTopic(request, self._entropy.token_hex(16), validate_only)
         placed = await self._submit(command, TopicPlaced)
         if not validate_only:
-            await self._in_force(placed.position)
             await self._opened(request.name)
         return self._image().topics.get(request.name) or _as_placed(request.name, request.configs, placed)
 
@@ -137,14 +136,13 @@ class Administration:
 
     async def delete_topic(self, name: str) -> None:
         """Deletes a topic and its data. Raises `UnknownTopic`, or `InvalidRequest` if deletion is turned off."""
-        await self._decide(DeleteTopic(name, self._topic(name).topic_id))
+        await self._submit(DeleteTopic(name, self._topic(name).topic_id), Done)
 
     async def add_partitions(self, name: str, total: int) -> Topic:
         """Adds partitions to a topic, up to `total`. Raises `UnknownTopic`, `InvalidRequest`."""
         before = self._topic(name)
         command = AddPartitions(name, len(before.partitions), total)
         placed = await self._submit(command, TopicPlaced)
-        await self._in_force(placed.position)
         await self._opened(name)
         return self._image().topics.get(name) or _as_placed(name, before.configs, placed)
 
@@ -152,24 +150,22 @@ class Administration:
         self, name: str, changes: Mapping[str, str | None], *, validate_only: bool = False
     ) -> None:
         """Sets configuration overrides of a topic, or removes them (None). Raises `UnknownTopic`, `InvalidRequest`."""
-        await self._decide(AlterTopicConfigs(name, dict(changes), validate_only))
+        await self._submit(AlterTopicConfigs(name, dict(changes), validate_only), Done)
 
     async def alter_quotas(self, changes: Sequence[QuotaChange], *, validate_only: bool = False) -> None:
         """Sets or removes quotas of entities, all or none. Raises `InvalidRequest`, `UnsupportedLevel`."""
-        await self._decide(AlterQuotas(changes, validate_only))
+        await self._submit(AlterQuotas(changes, validate_only), Done)
 
     async def remove_broker(self, node_id: NodeId) -> None:
         """Removes a broker from the cluster. Raises `NotFound`, or `InvalidRequest` while the broker has replicas or a
         vote that the cluster needs."""
         known = self._image().brokers.get(node_id)
-        await self._decide(RemoveBroker(node_id, -1 if known is None else known.epoch))
+        await self._submit(RemoveBroker(node_id, -1 if known is None else known.epoch), Done)
 
     async def raise_level(self, *, validate_only: bool = False) -> LevelAnswered:
         """Raises the cluster's feature level to the highest that any broker supports. Raises `UnsupportedLevel` if not
         all brokers support it."""
-        answer = await self._submit(RaiseLevel(validate_only), LevelAnswered)
-        await self._in_force(answer.position)
-        return answer
+        return await self._submit(RaiseLevel(validate_only), LevelAnswered)
 
     async def rebalance(
         self, leaving: Sequence[int] = (), *, validate_only: bool = False, throttle: int | None = None
@@ -182,43 +178,39 @@ class Administration:
         commands = await self._runner.run(partial(planned, self._image(), leaving))
         if not validate_only:
             for command in commands or ([] if throttle is None else [AlterReassignments(())]):
-                await self._decide(msgspec.structs.replace(command, throttle=throttle))
+                await self._submit(msgspec.structs.replace(command, throttle=throttle), Done)
         return [move for command in commands for move in command.partitions]
 
     async def alter_reassignments(self, partitions: Sequence[NewReplicas], throttle: int | None = None) -> None:
         """Begins or cancels reassignments, at most `MOVES_MAX` at once, all or none. `throttle` as in
         `AlterReassignments`. Raises `UnknownPartition`, `InvalidRequest`."""
-        await self._decide(AlterReassignments(list(partitions), throttle))
+        await self._submit(AlterReassignments(list(partitions), throttle), Done)
 
     async def accept_loss(self, command: AcceptLoss) -> None:
         """Gives up offset ranges of a partition that a `LossReport` has found to be lost. It may be repeated. Raises
         `UnknownTopic`, `UnknownPartition`, `InvalidRequest`."""
-        await self._decide(command)
+        await self._submit(command, Done)
 
     async def regroup(self, command: RegroupPartition) -> None:
         """Lets a partition without a leader continue with its remaining replicas, as found by a `RemainsReport`. Raises
         `LossRefused` if the partition has changed since, `UnknownTopic`, `UnknownPartition`, `InvalidRequest`."""
-        await self._decide(command)
+        await self._submit(command, Done)
 
     async def change_access(self, command: AccessCommand) -> None:
         """Creates or removes users, tokens or ACLs. Raises `UnsupportedLevel`, `InvalidRequest`, `NotFound`."""
-        await self._decide(command)
+        await self._submit(command, Done)
 
     async def elect_leaders(self, command: ElectLeaders) -> Sequence[ElectionAnswer]:
         """Elects leaders where possible, and returns an answer for each partition of the command. Without `partitions`
         it is about all partitions, and returns those whose leader has changed."""
-        elected = await self._submit(command, LeadersElected)
-        await self._in_force(elected.position)
-        return elected.partitions
-
-    async def _decide(self, command: ClientCommand) -> None:
-        done = await self._submit(command, Done)
-        await self._in_force(done.position)
+        return (await self._submit(command, LeadersElected)).partitions
 
     async def _submit(self, command: ClientCommand, answer_type: type[A]) -> A:
         if self._caller is not None:
             command = msgspec.structs.replace(command, caller=self._caller)
-        return await self._channel.submit(command, answer_type, seconds_max=COMMAND_S_MAX)
+        answer = await self._channel.submit(command, answer_type, seconds_max=COMMAND_S_MAX)
+        await self._in_force(answer.position)
+        return answer
 
     async def allocate_producer_id(self) -> ProducerId:
         """Returns a producer id that no other producer has or will have. Raises the errors of
