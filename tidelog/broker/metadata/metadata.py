@@ -229,7 +229,7 @@ class ClusterMetadata:
         else:
             self.may_register.set()
         self._log.start()
-        self._fetch_missing_snapshot()
+        self.lacks_snapshot()
 
     async def _find_witnesses(self) -> None:
         """Lets this broker vote once a majority of voters, itself included, knows no later state of its directory."""
@@ -320,15 +320,13 @@ class ClusterMetadata:
         """Returns the parts for the scrubber to verify: the log, its metainfo, the snapshots, and the directory's
         identity."""
         engine, identity = self._log.engine, self._manager.identity
+        snapshots, ask = self._manager.snapshots, self._peers.request
         return {
             "log metadata": JournalTarget("metadata", engine, lambda: True, means),
             "metainfo of log metadata": journal_metainfo_target("log metadata", engine, lambda: True, means),
-            "snapshots": self._snapshots(means),
+            "snapshots": SnapshotTarget(snapshots, self._keeper, lambda: self._known, ask, means),
             "identity": CopiesTarget("identity", identity.mend, means.log_writer.perform, means.stats),
         }
-
-    def _snapshots(self, means: Means) -> SnapshotTarget:
-        return SnapshotTarget(self._manager.snapshots, self._keeper, lambda: self._known, self._peers.request, means)
 
     @property
     def voter_nodes(self) -> tuple[int, ...]:
@@ -389,10 +387,6 @@ class ClusterMetadata:
     def halted(self) -> None:
         self._listener.fail("the disk of the metadata log has failed; see what it was, then start this broker again")
 
-    def lacks_snapshot(self) -> None:
-        """Fetches a snapshot, because the log continues behind the end of the image."""
-        self._fetch_missing_snapshot()
-
     # -- snapshots ---------------------------------------------------------------------------------------------------
 
     def _on_agreed(self, agreed: SnapshotAgreed) -> None:
@@ -413,7 +407,8 @@ class ClusterMetadata:
         await self._context.log_writer.perform(self._manager.remove_snapshots)
         self._listener.fail("this broker's metadata differ from what a majority agreed on; start it again")
 
-    def _fetch_missing_snapshot(self) -> None:
+    def lacks_snapshot(self) -> None:
+        """Begins to fetch a snapshot, if the log continues behind the end of the image."""
         task = self._tasks.get("fetch")
         if self._log.delivery.needs_snapshot is not None and (task is None or task.done()):
             self._spawn("fetch", self._fetch())

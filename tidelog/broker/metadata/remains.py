@@ -29,7 +29,7 @@ from tidelog.replication.paxos.apply import Verdict, fold
 from tidelog.replication.paxos.state import Kind, Metadata, Prefix, Value
 from tidelog.replication.paxos.voters import VoterSet, decode_voters
 from tidelog.storage.directory_identity import DirectoryIdentity, DirectoryIdentityStore
-from tidelog.storage.log_manager import METADATA_LOG, SNAPSHOTS, metadata_directories, stored_topics
+from tidelog.storage.log_manager import METADATA_LOG, SNAPSHOTS, metadata_directories
 from tidelog.storage.read_only import ReadOnlyFiles
 from tidelog.storage.slot_store import SlotStore
 from tidelog.storage.snapshots import SnapshotStore
@@ -77,10 +77,6 @@ class Remains:
         return next(
             position for position in range(begin, begin + len(self.entries) + 1) if position not in self.entries
         )
-
-    @property
-    def has_topics(self) -> bool:
-        return bool(stored_topics(self.files))
 
 
 def look(name: str, files: Files) -> Remains:
@@ -202,7 +198,8 @@ def _replay(start: Restored, floors: Sequence[Prefix], merged: dict[int, Entry])
     image, voters, position = start.image, start.voters, start.position
     # A value that is older than what stands before it means nothing (`paxos.apply`), so the newest birth at this
     # position has to be known: from a floor, and all entries since.
-    prefix = _prefix_at(position, floors, merged) or _prefix_of_snapshot(position, image.position)
+    # No older value can follow a snapshot without a log.
+    prefix = _prefix_at(position, floors, merged) or Prefix(position, next_offset=image.position)
     unproven: list[int] = []
     while (entry := merged.get(position)) is not None:
         value = entry.value
@@ -231,11 +228,6 @@ def _replay(start: Restored, floors: Sequence[Prefix], merged: dict[int, Entry])
         unproven=tuple(unproven),
         unreached=unreached,
     )
-
-
-def _prefix_of_snapshot(position: int, next_offset: int) -> Prefix:
-    """Returns the Paxos prefix at the end of a snapshot without a log: no older value can follow it."""
-    return Prefix(position, next_offset=next_offset)
 
 
 def _prefix_at(position: int, floors: Sequence[Prefix], merged: dict[int, Entry]) -> Prefix | None:
