@@ -10,6 +10,8 @@ new types and fields are written only once the cluster's feature level shows tha
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import reduce
+from operator import or_
 from typing import Final
 
 import msgspec
@@ -316,39 +318,9 @@ AccessRecord = UserStored | UserRemoved | TokenStored | TokensRemoved | AclsAdde
 ACCESS_LEVEL: Final = 3
 """The feature level from which on clusters have users, tokens and ACLs."""
 
-AnyRecord = (
-    ClusterCreated
-    | LevelRaised
-    | ClusterRecovered
-    | ControllerElected
-    | VoterAssigned
-    | SnapshotTaken
-    | SnapshotAgreed
-    | BrokerRegistered
-    | BrokerFenced
-    | BrokerUnfenced
-    | BrokerUnregistered
-    | BrokersStamped
-    | TopicCreated
-    | TopicDeleted
-    | TopicRemoved
-    | PartitionsAdded
-    | PartitionsChanged
-    | LossAccepted
-    | PartitionRegrouped
-    | MovesThrottled
-    | ConfigsAltered
-    | ProducerIdsAllocated
-    | QuotasAltered
-    | UserStored
-    | UserRemoved
-    | TokenStored
-    | TokensRemoved
-    | AclsAdded
-    | AclsRemoved
-)
-
-_decoder = msgspec.json.Decoder(AnyRecord)
+RECORD_KINDS: Final = tuple(MetadataRecord.__subclasses__())
+"""The classes of all metadata records."""
+_decoder = msgspec.json.Decoder(reduce(or_, RECORD_KINDS))
 
 
 SETTING_LEVELS: Final[Mapping[str, int]] = {"min.insync.racks": 2}
@@ -432,7 +404,7 @@ def encode_records(records: Iterable[MetadataRecord], level: int) -> bytes:
 def decode_record(value: bytes) -> MetadataRecord:
     """Returns the record that the bytes encode. Raises `msgspec.DecodeError` for any other bytes."""
     try:
-        # The decoder knows the kinds of `AnyRecord` only, so a newer broker's record stops this one here.
+        # The decoder knows `RECORD_KINDS` only, so a newer broker's record stops this one here.
         record: MetadataRecord = _decoder.decode(value)
     except UnicodeDecodeError as error:  # msgspec lets it through
         raise msgspec.DecodeError(str(error)) from error
