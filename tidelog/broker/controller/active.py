@@ -16,6 +16,7 @@ import asyncio
 from asyncio import timeout_at
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 
 import msgspec
@@ -318,11 +319,9 @@ class ActiveController:
 
     async def _wait_for_work(self, until_s: float | None) -> None:
         if not self._queue or not self._is_serving:
-            try:
+            with suppress(TimeoutError):
                 async with timeout_at(until_s):
                     await self._work.wait()
-            except TimeoutError:
-                pass
         self._work.clear()
 
     def _next_group(self) -> list[Request]:

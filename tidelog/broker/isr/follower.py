@@ -78,8 +78,8 @@ class Follower:
         self.partition_id = partition_id
         self.leader_epoch = leader_epoch
         self.log = log
-        self.news: Callable[[Follower], None] = _no_news
-        self.report_flushed: Callable[[FollowerState], None] = _no_reports
+        self.news: Callable[[Follower], None] = lambda _: None
+        self.report_flushed: Callable[[FollowerState], None] = lambda _: None
         self.is_fsynced = True
         """True if the leader waits for this replica's flushes (`ack.durability=fsynced`)."""
         self.not_before_s = 0.0
@@ -342,11 +342,3 @@ def _epochs(batches: list[RecordBatch]) -> tuple[tuple[int, int], ...]:
         if not epochs or epochs[-1][0] != batch.header.leader_epoch:
             epochs.append((batch.header.leader_epoch, batch.header.base_offset))
     return tuple(epochs)
-
-
-def _no_news(_: Follower) -> None:
-    """Does nothing: the follower has no fetcher yet."""
-
-
-def _no_reports(_: FollowerState) -> None:
-    """Does nothing: the follower has no fetcher yet."""

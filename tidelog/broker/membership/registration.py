@@ -14,6 +14,7 @@ process registers: a process that registers with it has on its disk everything t
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -196,11 +197,9 @@ class Registration:
     async def _live(self) -> None:
         interval_s = self._config.heartbeat_ms / 1000
         while True:
-            try:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(interval_s):
                     await self._wake.wait()
-            except TimeoutError:
-                pass
             self._wake.clear()
             try:
                 await self._report_lost(interval_s)
