@@ -5,10 +5,10 @@ promises to no other node. The leader counts each grant from the moment when it 
 seconds on its own clock. A new leader needs the promises of a quorum, and every quorum shares a voter with the quorum
 that granted the lease: so there is no new leader while the lease holds.
 
-A new leader also learns for how long no earlier leader has had a lease: each voter's answer says for how long none of the
-leases that it granted to earlier terms has run, and one voter of the new leader's quorum granted the last of them. So
-permissions that an earlier leader gave for a limited time, while it held its lease, may be known to have ended before
-that time has passed again.
+A new leader also learns for how long no earlier leader has had a lease: each voter's answer says for how long none of
+the leases that it granted to earlier terms has run, and one voter of the new leader's quorum granted the last of them.
+So permissions that an earlier leader gave for a limited time, while it held its lease, may be known to have ended
+before that time has passed again.
 
 `drift` bounds how much faster one clock may run than another: while the slowest clock counts (1 - drift) seconds, the
 fastest counts at most one. Wall clocks play no part.
@@ -93,7 +93,8 @@ class Term:
         return self._beat
 
     def freed(self, voter: int, free_ms: int, now_s: float) -> None:
-        """Records that no lease of an earlier term has run at a voter for `free_ms` milliseconds of the voter's clock."""
+        """Records that no lease of an earlier term has run at a voter for `free_ms` milliseconds, by that voter's
+        clock."""
         # It stays true: who has answered this term grants none of those any more. The voter's clock may be the faster.
         since_s = now_s - free_ms / 1000 * (1 - self._drift)
         self._free_since_s[voter] = min(since_s, self._free_since_s.get(voter, inf))

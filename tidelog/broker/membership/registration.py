@@ -84,7 +84,7 @@ class Member(Protocol):
         ...
 
     def report_silences(self, own_epoch: int) -> None:
-        """Tells the controller which brokers are silent. It may get lost."""
+        """Reports the silent brokers to the controller. The messages may be lost."""
         ...
 
 

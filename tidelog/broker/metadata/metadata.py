@@ -340,7 +340,7 @@ class ClusterMetadata:
 
     @property
     def alone_s(self) -> float:
-        """Seconds since which surely no broker that led the metadata log earlier has had a lease; 0.0 if unknown."""
+        """Seconds for which no earlier leader of the metadata log can have had a lease; 0.0 if that is not known."""
         return self._log.alone_s
 
     @property
