@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from tidelog.replication.isr.events import (
     AlterPartitionAnswered,
     FollowerFetched,
-    FollowerFlushed,
+    FollowerReport,
     IsrChanged,
     LeaderEffect,
     Outcome,
@@ -186,7 +187,7 @@ class NoMinIsr(IsrLeader):
 class CommitsUnflushed(IsrLeader):
     """Counts what followers hold in memory, though the topic asks for their disks."""
 
-    def _report(self, report: FollowerFetched | FollowerFlushed) -> list[LeaderEffect]:
+    def _report(self, report: FollowerReport) -> list[LeaderEffect]:
         self._followers[report.replica].durable_offset = report.fetch_offset
         return super()._report(report)
 
@@ -204,7 +205,7 @@ class DivergingCounts(IsrLeader):
 class AnyBrokerEpoch(IsrLeader):
     """Counts fetches of processes that are no more."""
 
-    def _verdict(self, report: FollowerFetched | FollowerFlushed) -> Any:
+    def _verdict(self, report: FollowerReport) -> Any:
         if report.replica in self._followers:
             self._followers[report.replica].broker_epoch = report.broker_epoch
         epochs, self._broker_epochs = self._broker_epochs, {}
