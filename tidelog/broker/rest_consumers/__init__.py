@@ -1,6 +1,7 @@
-"""REST consumers: consumers whose memory is a broker's, for clients that have nothing but HTTP.
+"""REST consumers: consumer instances in the sense of Confluent's REST Proxy, for clients that speak only HTTP.
 
-An *instance* lives with its group's coordinator. What it was created with, and what it reads, is a record of the group;
-where it is in its partitions is memory of the coordinator's broker. Any broker takes any request of any instance and
-hands it on (`RestConsumers.ask`), as one message to the coordinator's broker, which keeps the instances (`registry`).
+An *instance* is kept by the broker that coordinates its consumer group. Its settings, subscription and assignment are a
+record in `__consumer_offsets`; its positions are in that broker's memory. Any broker accepts a request for any instance
+and forwards it (`RestConsumers.ask`) as one message to the coordinator's broker, which looks the instance up in its
+`Registry`.
 """

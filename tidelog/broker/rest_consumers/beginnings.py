@@ -1,8 +1,8 @@
-"""The position where an instance begins: the group's committed offset, else by `auto.offset.reset`; and seeks by its
-client.
+"""The position at which a consumer instance begins to read a partition: the group's committed offset, else the offset
+by `auto.offset.reset`. Seeks by the client are here, too.
 
-A partition that cannot be asked now is asked with the next read. `latest` is the end at the moment at which the
-instance gets the partition, not at that of its first read: what is written in between is not passed over.
+A partition whose leader cannot be asked now is asked again by the next read. `latest` is the high watermark when the
+instance gets the partition, not when it first reads, so records written in between are read.
 """
 
 from __future__ import annotations
@@ -20,16 +20,20 @@ from tidelog.model.groups import NO_EPOCH, NO_OFFSET, FetchOffsets, OffsetsAnswe
 
 
 class Beginnings:
-    """For all instances of a broker; each call has its turn of the instance."""
+    """Sets the start positions of all consumer instances on a broker. The caller of a method holds the instance's
+    lock.
+    """
 
     def __init__(self, partitions: Partitions) -> None:
         self._partitions = partitions
 
     async def find(self, instance: Instance) -> None:
-        """Finds where to begin in the partitions that it has got, as far as they can be asked.
+        """Sets the position of each partition of the instance that has none yet, except where the leader cannot be
+        asked.
 
-        Raises as `FetchOffsets`; `IllegalState` if the group has no committed offset in one, and the instance is not to
-        choose."""
+        Raises as `FetchOffsets`; `IllegalState` if the group has no committed offset in a partition and
+        `auto.offset.reset` is `none`.
+        """
         unknown = instance.positions.unknown
         if not unknown:
             return
@@ -47,8 +51,9 @@ class Beginnings:
         await self.reset(instance, instance.positions.unknown)
 
     async def reset(self, instance: Instance, partitions: Sequence[Partition]) -> None:
-        """Begins where `auto.offset.reset` says, in partitions that the group has no committed offset in, or none that
-        is there any more; as far as they can be asked. Raises as `find`."""
+        """Sets the positions of `partitions` by `auto.offset.reset`: partitions without a committed offset, or whose
+        position is not in the log any more. Skips partitions whose leader cannot be asked. Raises as `find`.
+        """
         if not partitions:
             return
         reset = instance.what.settings.reset
@@ -64,7 +69,9 @@ class Beginnings:
                 instance.positions.begin(partition, offset)
 
     async def seek(self, instance: Instance, asked: Seek) -> None:
-        """Raises `IllegalState` for partitions that it does not have: then no position changes."""
+        """Sets positions to the given offsets, or to the first offsets with the given timestamps or later. Raises
+        `IllegalState` if a partition is not assigned to the instance; then no position changes.
+        """
         sought = [*asked.offsets, *asked.timestamps]
         _require_own(instance, [(topic, number) for topic, number, _ in sought])
         times = [((topic, number), timestamp_ms) for topic, number, timestamp_ms in asked.timestamps]
@@ -77,8 +84,8 @@ class Beginnings:
             instance.positions.begin(partition, offset)
 
     async def seek_to_edge(self, instance: Instance, asked: SeekToEdge) -> None:
-        """Moves the instance to the beginning or the end of the partitions that are named, or of all its partitions if
-        none are. Raises as `seek`.
+        """Sets the position to the beginning or the end of the named partitions, or of all assigned partitions if none
+        are named. Raises `IllegalState` if a partition is not assigned to the instance.
         """
         partitions = pairs(asked.partitions) or list(instance.positions.partitions)
         _require_own(instance, partitions)
@@ -93,7 +100,9 @@ class Beginnings:
     async def _extents(
         self, asked: Sequence[tuple[Partition, int | None]]
     ) -> list[tuple[Partition, Offsets | TidelogError]]:
-        """Returns each partition's extent, and the first record of a time if one is given; or the error why not."""
+        """Returns for each partition its log start and high watermark and, with a timestamp (ms), the first record of
+        that time or later; or the error of that partition.
+        """
         handles = [(self._handle(partition), timestamp_ms) for partition, timestamp_ms in asked]
         answers = await offsets_of(handles)
         return [(partition, answer) for (partition, _), answer in zip(asked, answers, strict=True)]

@@ -1,5 +1,6 @@
-"""Keeping an instance's committed offsets: what its client says, where its reads have come to, and what it did not ask
-for."""
+"""Commits offsets of REST consumer instances: offsets that the client names, the positions of its reads, and automatic
+commits.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +19,17 @@ logger = structlog.get_logger("tidelog.rest-consumers")
 
 
 class Commits:
-    """For all instances; each call has its turn of the instance. So commits never overtake each other, and need no
-    sequence: what a keeper of the past has under way is refused with its coordinator."""
+    """Commits offsets for all instances of a broker. The caller of a method holds the instance's lock.
+
+    So commits of one instance never overtake each other. A commit that a former coordinator's broker still has under
+    way is refused, because its coordinator no longer leads.
+    """
 
     async def keep(self, instance: Instance, offsets: Sequence[CommittedOffset]) -> OffsetsCommitted:
-        """Committed offsets that the client named. Raises `NotOwned` if the instance does not have one of them: none
-        are kept; `GroupNotEmpty` for one that is no member, where there are members."""
+        """Commits offsets that the client named. Raises `NotOwned` if the instance has subscribed and one of the
+        partitions is not assigned to it (nothing is committed), or `GroupNotEmpty` if it has not subscribed and the
+        group has members.
+        """
         if instance.what.is_subscribed:
             owned = dict.fromkeys(instance.positions.partitions)
             others = [_partition(one) for one in offsets if _partition(one) not in owned]
@@ -34,11 +40,13 @@ class Commits:
         return await self._commit(instance, offsets)
 
     async def keep_returned(self, instance: Instance) -> OffsetsCommitted:
-        """All where its reads have come to."""
+        """Commits the next offset of every partition that the instance has read."""
         return await self._commit(instance, _offsets(instance.positions.returned()))
 
     async def keep_unasked(self, instance: Instance, offsets: Mapping[Partition, int]) -> None:
-        """If the instance commits by itself. What cannot be kept now will be with a later one, or is read again."""
+        """Commits `offsets` if the instance has auto-commit enabled. A failure is logged only: a later commit includes
+        these offsets, or the records are read again.
+        """
         if not instance.what.settings.auto_commit:
             return
         try:

@@ -1,4 +1,4 @@
-"""A consumer instance on the broker that keeps it: its settings, its positions, and the read that waits for it."""
+"""A REST consumer instance on the broker that keeps it: its settings, its positions, its lock and its waiting read."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from tidelog.model.ids import TopicId
 A = TypeVar("A", bound=msgspec.Struct)
 
 WAITING_MAX: Final = 16
-"""Requests of one instance that wait for their turn. A client that is in order has none."""
+"""Requests of one instance that may wait for its lock. A client that sends one request at a time has none waiting."""
 ASK_S: Final = 5.0
-"""For a coordinator on the same broker to answer."""
+"""Seconds to wait for the answer of the group coordinator, which is on the same broker."""
 
 
 class Instance:
-    """Requests of an instance take turns (`async with instance`); a read that waits for records gives up its turn.
+    """A REST consumer instance in memory. Requests hold its lock (`async with instance`) one at a time; a read that
+    waits for records releases it.
 
-    An idle instance is this object: no task, no timer, no fetch.
+    An idle instance is only this object: it has no task, no timer and no fetch.
     """
 
     __slots__ = (
@@ -52,35 +53,36 @@ class Instance:
         self.group = group
         self.name = name
         self.home = home
-        """The coordinator that it lives with. With another one, it is another instance that is made from its record."""
+        """The group coordinator that keeps the instance. If the group gets another coordinator object, a new `Instance`
+        is made from the instance's record.
+        """
         self.description: InstanceDescription | None = None
-        """None until it was read."""
+        """The settings, subscription and assignment from the instance's record; None until the record has been read."""
         self.positions = Positions()
         self.lives: dict[str, TopicId] = {}
-        """The ids of the topics that it has read, by name: a position means nothing in a topic that was created anew.
-        """
+        """Topic ids of the topics read, by name. A position is void if the topic was deleted and created again."""
         self.member_epoch = JOIN
         self.used_s = 0.0
-        """When something was asked of it last; loop time."""
+        """Loop time of the last request for the instance."""
         self.spoken_s = 0.0
-        """When its member was heard last."""
+        """Loop time of the last heartbeat of the instance's group member."""
         self.is_dirty = False
-        """True if its group has changed since its member sent a heartbeat."""
+        """True if the group has changed since the instance's member sent its last heartbeat."""
         self.is_gone = False
-        """It does not live here any more."""
+        """True once the instance was deleted, or its coordinator has moved to another broker."""
         self.is_deleted = False
         self.turn = 0
-        """The number of the partition that is read first."""
+        """Index of the partition that the next read tries first, before the modulo by the number of partitions."""
         self.read = ""
-        """The attempt of the latest read; an older one that waits ends."""
+        """Attempt id of the latest read; a waiting read with another attempt id ends."""
         self.changes = 0
-        """How often a read that waits was told to look again."""
+        """Number of wake-ups of the waiting read so far; it looks for records again after each."""
         self._lock: asyncio.Lock | None = None
         self._waiting = 0
         self._waiter: asyncio.Future[None] | None = None
 
     async def __aenter__(self) -> None:
-        """Raises `Overloaded` if too many wait for their turn, and as `require`."""
+        """Acquires the instance's lock. Raises `Overloaded` if `WAITING_MAX` requests wait for it, and as `require`."""
         if self._waiting >= WAITING_MAX:
             raise Overloaded(f"{WAITING_MAX} requests of consumer instance {self.name} wait already; nothing was done")
         lock = self._lock = self._lock or asyncio.Lock()
@@ -105,7 +107,9 @@ class Instance:
             self._lock = None  # most of what an idle instance would take
 
     def require(self) -> None:
-        """Raises `UnknownInstance`, or `CoordinatorNotAvailable` if it lives elsewhere by now."""
+        """Raises `UnknownInstance` if the instance was deleted, or `CoordinatorNotAvailable` if another broker keeps it
+        by now.
+        """
         if self.is_deleted:
             raise UnknownInstance(f"consumer instance {self.name} of group {self.group} was deleted")
         if self.is_gone:
@@ -113,18 +117,20 @@ class Instance:
 
     @property
     def what(self) -> InstanceDescription:
-        """How it was created, and what it reads."""
+        """The instance's settings, subscription and assignment. Its record must have been read before."""
         assert self.description is not None, "it was read before it is used"
         return self.description
 
     def require_owner(self, caller: str) -> None:
-        """Raises `UnknownInstance` if it is known to be another principal's, in the words for one that there is not."""
+        """Raises `UnknownInstance`, worded as for an instance that does not exist, if the instance belongs to another
+        principal.
+        """
         owner = "" if self.description is None else self.description.settings.owner
         if owner and caller and owner != caller:
             raise unknown_instance(self.group, self.name)
 
     def require_reading(self) -> None:
-        """Raises `IllegalState` for one that reads nothing."""
+        """Raises `IllegalState` unless the instance has subscribed or is assigned partitions."""
         if not (self.what.is_subscribed or self.what.assigned):
             raise IllegalState(f"consumer instance {self.name} has not subscribed, nor is it assigned partitions")
 
@@ -134,18 +140,18 @@ class Instance:
         return grouped(self.positions.partitions)
 
     async def ask(self, kind: type[A], request: msgspec.Struct) -> A:
-        """The coordinator's answer, of this kind."""
+        """Returns the group coordinator's answer to `request`. Raises `InternalError` if it is not of type `kind`."""
         return expect(kind, await self.home.ask(request, asyncio.get_running_loop().time() + ASK_S))
 
     # -- waiting ------------------------------------------------------------------------------------------------------
 
     @property
     def is_waiting(self) -> bool:
-        """A read waits for records."""
+        """True while a read of this instance waits for records."""
         return self._waiter is not None
 
     async def changed(self, since: int) -> None:
-        """Returns when there are more `changes` than these. One read at a time may wait."""
+        """Waits until `changes` is no longer `since`. Only one read at a time may wait."""
         if self.changes != since:
             return
         waiter = self._waiter = asyncio.get_running_loop().create_future()
@@ -156,14 +162,14 @@ class Instance:
                 self._waiter = None
 
     def wake(self) -> None:
-        """Has the read that waits look again."""
+        """Wakes the waiting read, so that it looks for records again."""
         self.changes += 1
         waiter, self._waiter = self._waiter, None
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
 
     def leave(self, *, is_deleted: bool = False) -> None:
-        """It is no more, or not here: whoever waits is told."""
+        """Marks the instance as deleted, or as kept by another broker, and wakes the waiting read."""
         self.is_gone = True
         self.is_deleted = is_deleted
         self.wake()

@@ -1,4 +1,4 @@
-"""The broker that keeps an instance, answering what is asked of it."""
+"""The broker that keeps a REST consumer instance (its group's coordinator) answers the requests for it."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ ASYNC_COMMITS_MAX: Final = 1_000
 
 
 class Keeper:
-    """Answers requests for the instances that one broker keeps."""
+    """Answers requests for the consumer instances that one broker keeps."""
 
     def __init__(
         self,
@@ -79,7 +79,9 @@ class Keeper:
         self._commits_under_way: dict[asyncio.Task[None], None] = {}
 
     async def answer(self, request: InstanceRequest) -> Answer:
-        """Raises what the request's class says; `CoordinatorNotAvailable` if the instance does not live here."""
+        """Executes the request and returns its answer. Raises the errors named at the request's class, and
+        `CoordinatorNotAvailable` if this broker does not coordinate the instance's group.
+        """
         match request:
             case OpenInstance():
                 return await self._open(request)
@@ -127,8 +129,10 @@ class Keeper:
         return Answer()
 
     async def close(self, instance: Instance, *, is_wanted: bool) -> None:
-        """Deletes it, in its turn. Who wants that has done with what was returned; of one that was only quiet, that is
-        not known. Its partitions are free at once."""
+        """Deletes the instance, whose lock the caller holds, and leaves the group, so that its partitions are free at
+        once. With auto-commit it first commits all returned records if a client asked (`is_wanted`), else only those
+        known to be processed.
+        """
         positions = instance.positions
         await self._commits.keep_unasked(instance, positions.returned() if is_wanted else positions.processed())
         if instance.what.is_subscribed:
@@ -137,7 +141,9 @@ class Keeper:
         self._registry.drop(instance, is_deleted=True)
 
     async def close_quiet(self, instance: Instance) -> None:
-        """Deletes one that was quiet for too long, unless it was asked something meanwhile."""
+        """Deletes an instance that was idle for too long, unless a request for it came while this waited for its
+        lock.
+        """
         used_s = instance.used_s
         with suppress(UnknownInstance):
             async with instance:
@@ -147,14 +153,14 @@ class Keeper:
                     await self.close(instance, is_wanted=False)
 
     def is_told_all(self, instance: Instance) -> bool:
-        """Returns True if the instance need not be told that its group has changed: it is no member, or will hear of it
-        with its next request.
+        """Returns True if the instance's member needs no heartbeat now: it is no member, or its assignment and epoch
+        would not change.
         """
         is_member = instance.description is not None and instance.what.is_subscribed
         return not (is_member and instance.is_dirty and self._membership.has_news(instance))
 
     async def refresh(self, instance: Instance) -> None:
-        """Sends a heartbeat for the instance's member, whose group has changed, unless that was done meanwhile."""
+        """Sends a heartbeat for the instance's member after a change of its group, unless one was sent meanwhile."""
         async with instance:
             if not self.is_told_all(instance):
                 await self._membership.speak(instance)
@@ -206,7 +212,7 @@ class Keeper:
             raise
 
     async def _begin(self, instance: Instance) -> None:
-        """Finds where to begin. What cannot be found now is looked for with the next read, which says what is wrong."""
+        """Sets the start positions of new partitions. Errors are dropped: the next read tries again and raises them."""
         with suppress(TidelogError):
             await self._beginnings.find(instance)
 
@@ -247,7 +253,7 @@ class Keeper:
         return CommittedFetched(tuple(kept for kept in found.offsets if kept.offset != NO_OFFSET))
 
     async def stop(self) -> None:
-        """Ends what nobody waits for."""
+        """Cancels the asynchronous commits that are under way."""
         tasks = list(self._commits_under_way)
         for task in tasks:
             task.cancel()

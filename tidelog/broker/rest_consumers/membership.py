@@ -1,11 +1,12 @@
-"""Speaking for an instance that subscribed: it is a member of its group, and this broker beats for it.
+"""Group membership of a consumer instance that has subscribed: the broker that keeps it sends heartbeats in its name
+(KIP-848).
 
-The member is heard whenever its client is, but not more often than its session needs; and at once when its group has
-changed, so that nobody waits for what it has to give up. It has a session of twice an instance's time to be quiet: who
-is quiet is deleted before it is expelled.
+A heartbeat is sent with a request of the client, at most once in an eighth of the session timeout, and at once when the
+group has changed, so that other members do not wait for partitions that this one has to revoke. The session timeout is
+twice the instance's idle timeout: an idle instance is deleted before it is expelled.
 
-What is given up is committed before, if the instance commits by itself: what is known to be processed. The rest of what
-it has read comes again, from whoever has the partition then.
+Before a partition is revoked, an instance with auto-commit commits the records known to be processed. The other records
+that it has read are delivered again, to the partition's next owner.
 """
 
 from __future__ import annotations
@@ -20,25 +21,29 @@ from tidelog.model.errors import FencedMember, UnknownMember
 from tidelog.model.groups import JOIN, LEAVE, Heartbeat, HeartbeatAnswer, pairs
 
 ROUNDS_MAX: Final = 8
-"""Heartbeats in a row, as long as each has news; what is left then comes when the group changes next."""
+"""Maximum number of heartbeats in a row, while each answer brings a new assignment. After that the next change of the group
+continues.
+"""
 
 
 class Membership:
-    """For all instances of a broker; each call has its turn of the instance."""
+    """Sends the heartbeats of all instances on a broker. The caller of a method holds the instance's lock."""
 
     def __init__(self, commits: Commits, session_timeout_ms: int) -> None:
         self._commits = commits
         self._session_timeout_ms = session_timeout_ms
 
     def is_due(self, instance: Instance) -> bool:
-        """The member should be heard."""
+        """Returns True if the instance has subscribed and its member should send a heartbeat now."""
         if not instance.what.is_subscribed:
             return False
         silent_s = asyncio.get_running_loop().time() - instance.spoken_s
         return instance.is_dirty or instance.member_epoch == JOIN or silent_s * 8_000 >= self._session_timeout_ms
 
     async def speak(self, instance: Instance) -> None:
-        """Has it join if it is no member, and take and give up what it is told. Raises as `Heartbeat`."""
+        """Sends heartbeats, joining the group if the instance is no member, and takes over the assignments in the
+        answers. Raises as `Heartbeat`.
+        """
         for _ in range(ROUNDS_MAX):
             instance.is_dirty = False
             try:
@@ -57,7 +62,7 @@ class Membership:
             await self._take(instance, pairs(answer.assignment))
 
     async def leave(self, instance: Instance) -> None:
-        """It is no member any more, and has nothing. A member that is not known has left already."""
+        """Leaves the group and drops all partitions. An unknown member counts as one that has left."""
         with suppress(UnknownMember, FencedMember):
             gone = Heartbeat(group=instance.group, member_id=instance.name, member_epoch=LEAVE)
             await instance.ask(HeartbeatAnswer, gone)
@@ -74,7 +79,7 @@ class Membership:
         instance.wake()
 
     def has_news(self, instance: Instance) -> bool:
-        """Whether there is anything that the member would be told."""
+        """Returns True if the answer to a heartbeat would change the member's epoch or assignment."""
         return instance.home.has_news(self._heartbeat(instance))
 
     async def _beat(self, instance: Instance) -> HeartbeatAnswer:

@@ -1,14 +1,14 @@
-"""The positions of an instance in its partitions, and which of them may be committed. No I/O, no time.
+"""The positions of a consumer instance in its partitions, and which of them may be committed. No I/O, no clock.
 
-Three offsets for each partition, each the *next* one to be read, as with Kafka's consumers:
+Three offsets for each partition, each the *next* offset to read, as in Kafka's consumers:
 
     committed <= processed <= next
 
-`next` is where its reads have come to. `processed` is where they had come to before the latest one: who comes for more
-has done what it got, and nothing is known yet of what it got last. So a commit that nobody asked for commits what is
-processed; one that the client asks for, `next`.
+`next` is the position after the latest read. `processed` is the position before the latest read: a client that reads
+again has processed what it got before, while nothing is known about the records of the latest read. So an automatic
+commit commits `processed`, and a commit by the client commits `next`.
 
-A read belongs to an *attempt*. Who repeats an attempt did not get its records, and has them again.
+A read has an *attempt* id. A client that repeats an attempt did not receive its records, and gets them again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tidelog.broker.rest_consumers.requests import Partition
 
 
 class Positions:
-    """The positions of one instance, for the partitions that it has now."""
+    """The positions of one consumer instance in the partitions assigned to it now."""
 
     __slots__ = ("_attempt", "_before", "_committed", "_next", "_partitions")
 
@@ -35,11 +35,13 @@ class Positions:
 
     @property
     def partitions(self) -> tuple[Partition, ...]:
-        """All that it has, sorted."""
+        """The partitions assigned now, sorted by topic and number."""
         return self._partitions
 
     def have(self, partitions: Iterable[Partition]) -> None:
-        """It has these from now on, and no others. Those that it had before are not disturbed."""
+        """Replaces the assigned partitions. Positions of partitions that stay assigned are kept, those of all others
+        dropped.
+        """
         self._partitions = tuple(sorted(partitions))
         kept = dict.fromkeys(self._partitions)
         for table in (self._next, self._before, self._committed):
@@ -48,18 +50,20 @@ class Positions:
 
     @property
     def unknown(self) -> list[Partition]:
-        """The partitions whose position has not been determined yet."""
+        """The assigned partitions that have no position yet."""
         return [partition for partition in self._partitions if partition not in self._next]
 
     @property
     def known(self) -> list[tuple[Partition, int]]:
-        """Partitions, and where to read on."""
+        """The assigned partitions that have a position, each with its next offset to read."""
         return [(partition, self._next[partition]) for partition in self._partitions if partition in self._next]
 
     # -- moves --------------------------------------------------------------------------------------------------------
 
     def begin(self, partition: Partition, offset: int, *, is_committed: bool = False) -> None:
-        """It goes on here: it has just got the partition, or somebody says so. Unless it has lost it meanwhile."""
+        """Sets the position of a partition: its first one, or after a seek. Ignored if the partition is not assigned
+        any more.
+        """
         if partition not in self._partitions:
             return
         self._next[partition] = offset
@@ -68,22 +72,24 @@ class Positions:
             self._committed[partition] = offset
 
     def begin_read(self, attempt: str) -> None:
-        """A read begins. What the one before returned is processed; unless it is the same attempt again."""
+        """Starts a read. The records of the read before count as processed; but with the same attempt id they are read
+        again.
+        """
         if attempt == self._attempt:
             self._next.update(self._before)
         self._attempt = attempt
         self._before = {}
 
     def move(self, advanced: Mapping[Partition, int]) -> None:
-        """The read that has begun returned the records below these offsets."""
+        """Advances positions: the read under way returned the records below these offsets."""
         for partition, offset in advanced.items():
             if partition in self._next:
                 self._before.setdefault(partition, self._next[partition])
                 self._next[partition] = offset
 
     def take_back(self, attempt: str) -> None:
-        """Goes back to where this attempt began, since its records never arrived. It does nothing if another attempt
-        has begun.
+        """Resets positions to where the read `attempt` began, because its records did not reach the client. Without
+        effect if another read has begun.
         """
         if attempt == self._attempt:
             self._next.update(self._before)
@@ -92,15 +98,15 @@ class Positions:
     # -- commits ------------------------------------------------------------------------------------------------------
 
     def processed(self) -> dict[Partition, int]:
-        """The processed offsets that differ from the committed ones: an automatic commit may commit them."""
+        """Returns the processed offsets that differ from the committed ones, which an automatic commit commits."""
         return self._changed({**self._next, **self._before})
 
     def returned(self) -> dict[Partition, int]:
-        """All where its reads have come to, and that is not committed."""
+        """Returns the next offsets to read that differ from the committed ones."""
         return self._changed(self._next)
 
     def commit(self, partitions: Mapping[Partition, int]) -> None:
-        """These are committed."""
+        """Records that these offsets are committed."""
         for partition, offset in partitions.items():
             if partition in self._partitions:
                 self._committed[partition] = offset

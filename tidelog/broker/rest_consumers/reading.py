@@ -1,8 +1,8 @@
-"""Reading for an instance: from which of its partitions there is something, the records, and the wait for more.
+"""Reading for a consumer instance: finds the partitions that have records, reads them, and waits for more.
 
-Partitions are led anywhere. One message to each leader says which have records; only those are read, and only if there
-are none at all one message to each leader waits for any of them to get some. Partitions take turns in being the first,
-so that one that is always full does not starve the others.
+The partitions may have many leaders. One message to each leader asks for the high watermarks; only partitions with new
+records are read. If there are none, one message to each leader waits until a high watermark advances. The first
+partition to be read rotates, so that one that always has records does not starve the others.
 """
 
 from __future__ import annotations
@@ -32,66 +32,68 @@ from tidelog.model.groups import InstanceSettings
 from tidelog.model.lost_ranges import LostRange
 
 READ_BYTES_MAX: Final = 8 << 20
-"""Bounds one answer, whatever the settings say: JSON is built in memory."""
+"""Maximum bytes of records in one answer, whatever the client asks for, because the JSON is built in memory."""
 DECODED_BYTES_MAX: Final = 64 << 20
-"""The bytes at most that a stored batch may decompress to."""
+"""Maximum bytes that a stored batch may decompress to when it is read as JSON."""
 BUDGET_BYTES: Final = 64 << 20
-"""Record data that reads of all instances of a broker have in hand."""
+"""Memory for record data of all instances' reads on a broker, in bytes."""
 LOSSES_TOLD_MAX: Final = 16
-"""Accepted losses that one read skips at most: they are told in a header, with topic and partition."""
+"""Maximum number of accepted losses (offset ranges that an operator declared lost) that one read skips: a response header names
+each.
+"""
 LOOK_AGAIN_S: Final = 0.25
-"""When a partition that could not be asked is asked again."""
+"""Seconds until a read asks again about a partition whose leader could not be asked."""
 
 
 Ready: TypeAlias = tuple[Partition, PartitionHandle, int]
-"""A partition, and where to read on."""
+"""A partition, its handle, and the next offset to read."""
 
 
 class Partitions(Protocol):
-    """All partitions of the cluster."""
+    """The partitions of the cluster, by topic and number."""
 
     def partition(self, topic: str, partition: int) -> PartitionHandle:
-        """Raises `UnknownTopic`, `UnknownPartition`, `LeaderNotAvailable`."""
+        """Returns a handle that reads at the partition's leader. Raises `UnknownTopic`, `UnknownPartition`,
+        `LeaderNotAvailable`.
+        """
         ...
 
 
 @dataclass(slots=True)
 class Look:
-    """The records that there are to read at one moment."""
+    """The state of an instance's partitions at one moment: which have records to read, and where each ends."""
 
     ready: list[Ready] = field(default_factory=list)
-    """Partitions that have records from here on."""
+    """Partitions with records to read, each with the next offset to read."""
     ends: list[tuple[PartitionHandle, int]] = field(default_factory=list)
-    """The ends of all partitions that could be asked."""
+    """High watermarks of all partitions whose leader answered."""
     lost: list[Partition] = field(default_factory=list)
-    """The partitions whose position is not in the log any more, or never was, or was in that of a topic that was
-    deleted.
-    """
+    """Partitions whose position is void: outside the log, or in a topic that was deleted and created again."""
     is_whole: bool = True
-    """False if one could not be asked."""
+    """False if the leader of a partition could not be asked."""
     changes: int = 0
-    """`Instance.changes` at that moment."""
+    """The value of `Instance.changes` when the look began."""
 
 
 @dataclass(slots=True)
 class Collected:
-    """Records, and where that leaves each partition that they, or what was stepped over, are from."""
+    """Records collected from several partitions, and the position after them in each partition."""
 
     pieces: list[bytes] = field(default_factory=list)
-    """The records: the inside of a JSON array."""
+    """The records as JSON: the inside of an array."""
     advanced: dict[Partition, int] = field(default_factory=dict)
     size: int = 0
     lost: list[tuple[str, int, int, int]] = field(default_factory=list)
-    """Accepted losses that were skipped: topic and partition, and offsets [start, end)."""
+    """Accepted losses that were skipped: topic, partition, and offsets [start, end)."""
     taken_bytes: int = 0
-    """The bytes taken of the budget; the caller gives them back when it has let go of the records."""
+    """Bytes taken from the reader's budget, which the caller gives back when the records are encoded."""
 
 
 class Reader:
-    """For all instances of a broker."""
+    """Reads records for all consumer instances of a broker."""
 
     def __init__(self, partitions: Partitions, purgatory: Purgatory, work: HeavyWork, record_bytes_max: int) -> None:
-        """`record_bytes_max` is the longest record that is shown."""
+        """`record_bytes_max` bounds the size in bytes of a record that is returned as JSON."""
         self._partitions = partitions
         self._purgatory = purgatory
         self._work = work
@@ -99,7 +101,9 @@ class Reader:
         self.budget = ByteBudget(BUDGET_BYTES, "reads of REST consumers")
 
     async def look(self, instance: Instance) -> Look:
-        """Finds the partitions of an instance that have something to read; each time another one is the first."""
+        """Asks the leaders of the instance's partitions which have records to read. Each call puts another partition
+        first.
+        """
         look = Look(changes=instance.changes)
         asked: list[Ready] = []
         for partition, offset in _in_turn(instance):
@@ -123,9 +127,10 @@ class Reader:
         return look
 
     async def collect(self, ready: Sequence[Ready], bytes_max: int, settings: InstanceSettings) -> Collected:
-        """Records of these partitions, up to `bytes_max` but at least one if there is one. On `Overloaded`, on records
-        that cannot be shown, on damage, and on losses that are not to be skipped it ends with what it has; raises that
-        if it has nothing."""
+        """Returns records of these partitions, up to `bytes_max`, but at least one record if there is one. An
+        `Overloaded`, a record that cannot be shown in the instance's format, a damaged batch or an accepted loss that
+        the instance does not skip ends the read; its error is raised if nothing was collected before.
+        """
         found = Collected()
         for partition, handle, offset in ready:
             try:
@@ -177,8 +182,9 @@ class Reader:
             raise FormatMismatch(shown.mismatch)
 
     async def wait(self, instance: Instance, look: Look, until_s: float) -> None:
-        """Returns when any partition may have got more, when the instance has other partitions, or at `until_s` (loop
-        time). Raises `Overloaded` if too many wait already."""
+        """Waits until a high watermark changes, the instance's partitions change, or `until_s` (loop time). Raises
+        `Overloaded` if too many reads wait already.
+        """
         if not look.is_whole:
             until_s = min(until_s, asyncio.get_running_loop().time() + LOOK_AGAIN_S)
         waits = [instance.changed(look.changes)]

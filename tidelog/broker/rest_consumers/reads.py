@@ -1,8 +1,8 @@
-"""Reads of instances, from the request to the text of its answer.
+"""Reads of consumer instances, from the request to the JSON of its answer.
 
-A read that finds nothing waits without its turn, so that a commit never waits for it; when it has its turn again it
-looks anew at everything. Of two reads the newer one counts: a client that comes again has given up the older one, which
-ends with no records.
+A read that finds no records waits without the instance's lock, so that commits do not wait for it; once it has the lock
+again it starts from the current state. A newer read replaces an older one, which ends without records: a client that
+reads again has given the older request up.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NOTHING: Final = b"[]"
 
 
 class Shown(NamedTuple):
-    """Records as JSON, and the accepted losses that were skipped on the way to them."""
+    """Records as JSON, and the accepted losses (ranges of lost offsets) that were skipped on the way to them."""
 
     text: bytes = NOTHING
     lost: tuple[tuple[str, int, int, int], ...] = ()
@@ -48,7 +48,7 @@ class Reads:
         self._reader = reader
 
     async def read(self, request: ReadRecords) -> Answer:
-        """Answers with `RecordsRead`, and the next records. Raises what `ReadRecords` says."""
+        """Returns `RecordsRead` and the next records as JSON. Raises the errors named at `ReadRecords`."""
         loop = asyncio.get_running_loop()
         async with self._turns.of(request) as instance:
             self._begin_read(instance, request)
@@ -75,8 +75,8 @@ class Reads:
             await self._reader.wait(instance, look, deadline_s)
 
     async def _look(self, instance: Instance, request: ReadRecords, bytes_min: int) -> tuple[Look, Shown]:
-        """Looks once for records, and returns them as JSON if there are `bytes_min` of them; nothing if a newer read
-        has come. Raises `CoordinatorNotAvailable` if the instance has begun anew.
+        """Looks once for records and returns them as JSON if there are at least `bytes_min` bytes; nothing if a newer
+        read has begun. Raises `CoordinatorNotAvailable` if the instance was made anew from its record.
         """
         async with self._turns.of(request) as found:
             if found is not instance:
@@ -102,8 +102,9 @@ class Reads:
         instance.wake()
 
     async def _records(self, instance: Instance, ready: Sequence[Ready], bytes_max: int, bytes_min: int) -> Shown:
-        """The records as JSON, which are thereby returned; none if there are none, or too few. A loss that is skipped
-        is told at once, however few they are."""
+        """Returns the records as JSON and advances the positions past them; returns nothing if there are less than
+        `bytes_min` bytes. A skipped loss is returned at once, however few records there are.
+        """
         if not ready:
             return Shown()
         found = await self._reader.collect(ready, min(bytes_max, READ_BYTES_MAX), instance.what.settings)
@@ -117,7 +118,7 @@ class Reads:
         return Shown(text, tuple(found.lost))
 
     def take_back(self, request: TakeBack) -> None:
-        """The records of an attempt never arrived."""
+        """Resets positions to before the read `request.attempt`, whose records did not reach the client."""
         instance = self._registry.find(request.group, request.instance)
         if instance is not None:
             instance.positions.take_back(request.attempt)

@@ -1,8 +1,8 @@
-"""The instances that live on this broker: those of the groups that it coordinates. The one that was quiet longest is
-the first, so that looking for those that are quiet for too long is looking at the first.
+"""The REST consumer instances in memory on this broker: those of the groups that it coordinates, least recently used
+first, so that the first is the next to exceed the idle timeout.
 
-Instances come to life when something is asked of them, or when this broker becomes the coordinator of their group; from
-then on they have their whole time to be quiet. They leave when they are deleted, and with their coordinator.
+An instance is loaded when a request for it arrives or when this broker becomes its group's coordinator; its idle time
+starts then. It is dropped when it is deleted or when this broker stops coordinating its group.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ class Registry:
         self._by_group: dict[str, dict[str, Instance]] = {}
         self._dirty: dict[Instance, None] = {}
         self.has_work = asyncio.Event()
-        """Set while there are instances whose group has changed."""
+        """Set while a group has changed and members of it still have to send a heartbeat."""
 
     def __len__(self) -> int:
         return len(self._instances)
 
     @property
     def is_full(self) -> bool:
-        """No more can be created here."""
+        """True if the broker has as many instances as `consumer.instances.max` allows."""
         return len(self._instances) >= self._instances_max
 
     def require_room(self) -> None:
-        """Raises `Overloaded`."""
+        """Raises `Overloaded` if the broker has as many instances as it may have."""
         if self.is_full:
             raise Overloaded(
                 f"broker has {len(self._instances)} consumer instances, as many as consumer.instances.max allows; "
@@ -44,7 +44,7 @@ class Registry:
             )
 
     def home(self, group: str) -> Coordinator:
-        """The coordinator of a group, here. Raises `CoordinatorNotAvailable`."""
+        """Returns the coordinator of a group on this broker. Raises `CoordinatorNotAvailable` if it is not here."""
         found = self._groups.local(group)
         if found is None:
             raise CoordinatorNotAvailable(f"group {group} is not coordinated by this broker; try again")
@@ -53,8 +53,9 @@ class Registry:
         return found
 
     def get(self, group: str, name: str) -> Instance:
-        """The instance, used now; a new one, that is to be read from its record, if it has not come to life here.
-        Raises `CoordinatorNotAvailable`."""
+        """Returns the instance and marks it as just used. An instance not in memory is created here, without its
+        record, which the caller has to read. Raises `CoordinatorNotAvailable`.
+        """
         home = self.home(group)
         instance = self._instances.get((group, name))
         if instance is not None and instance.home is not home:
@@ -66,24 +67,24 @@ class Registry:
         return instance
 
     def add(self, instance: Instance) -> Instance:
-        """It lives here."""
+        """Registers an instance on this broker, and returns it."""
         self._instances[instance.group, instance.name] = instance
         self._by_group.setdefault(instance.group, {})[instance.name] = instance
         return instance
 
     def find(self, group: str, name: str) -> Instance | None:
-        """The instance, if it has come to life here; it is not used thereby."""
+        """Returns the instance if it is in memory, without marking it as used."""
         return self._instances.get((group, name))
 
     def used(self, instance: Instance) -> None:
-        """Something is asked of it: it is the last one to be quiet for too long."""
+        """Marks an instance as just used: it becomes the last to exceed the idle timeout."""
         key = instance.group, instance.name
         if self._instances.pop(key, None) is not None:
             instance.used_s = asyncio.get_running_loop().time()
             self._instances[key] = instance
 
     def drop(self, instance: Instance, *, is_deleted: bool = False) -> None:
-        """It lives here no more."""
+        """Removes an instance from this broker's memory."""
         key = instance.group, instance.name
         if self._instances.get(key) is instance:
             del self._instances[key]
@@ -95,14 +96,14 @@ class Registry:
         instance.leave(is_deleted=is_deleted)
 
     def drop_homeless(self) -> None:
-        """Drops the instances whose coordinator is not here any more."""
+        """Drops the instances whose group this broker does not coordinate any more."""
         for group, members in list(self._by_group.items()):
             home = self._groups.local(group)
             for instance in [one for one in members.values() if one.home is not home]:
                 self.drop(instance)
 
     def longest_quiet(self) -> Instance | None:
-        """The first that will have been quiet for too long, if it is not asked anything."""
+        """Returns the least recently used instance, or None."""
         return next(iter(self._instances.values()), None)
 
     # -- changes of groups --------------------------------------------------------------------------------------------
@@ -113,13 +114,13 @@ class Registry:
                 self.note_dirty(instance)
 
     def note_dirty(self, instance: Instance) -> None:
-        """Notes that the instance's member has to send a heartbeat soon."""
+        """Marks the instance as having to send a heartbeat soon."""
         instance.is_dirty = True
         self._dirty[instance] = None
         self.has_work.set()
 
     def take_dirty(self) -> Iterator[Instance]:
-        """Yields the instances whose group has changed, each once."""
+        """Yields the instances whose group has changed since the last call, each once."""
         self.has_work.clear()
         while self._dirty:
             instance = next(iter(self._dirty))

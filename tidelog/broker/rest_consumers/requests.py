@@ -1,7 +1,7 @@
-"""Requests for a REST consumer instance, as one broker hands them to the one that keeps the instance.
+"""Requests for a REST consumer instance, as one broker forwards them to the broker that keeps the instance.
 
-Each request is whole: no broker remembers anything between two of them but the keeper. All but `OpenInstance` may be
-repeated: a read names its attempt, and who repeats an attempt gets the same records, or as many as there are by then.
+Each request is complete in itself: only the broker that keeps the instance has state. All but `OpenInstance` may be
+repeated. A repeated read has the same attempt id, and returns the same records, or as many as there are by then.
 """
 
 from __future__ import annotations
@@ -15,41 +15,47 @@ from tidelog.model.records import RecordForm
 from tidelog.model.wire_numbers import Int64, Natural
 
 Partition = tuple[str, int]
-"""Topic and partition."""
+"""A topic name and a partition number."""
 
 
 class InstanceRequest(msgspec.Struct, frozen=True, tag=True, kw_only=True):
-    """Base of what is asked of one instance. Raises `UnknownInstance`, also if it is another principal's;
-    `CoordinatorNotAvailable`, `Overloaded`."""
+    """Base of the requests for one consumer instance. All may raise `UnknownInstance` (also for an instance of another
+    principal), `CoordinatorNotAvailable` and `Overloaded`.
+    """
 
     group: str
     instance: str
     caller: str = ""
-    """Names the principal that asks; empty for one to whom no instance is another's: a super user, or whoever it may be
-    where nobody has to log in."""
+    """The principal that makes the request. Empty for a caller that may use any instance: a super user, or anybody
+    where access control is off.
+    """
 
 
 class OpenInstance(InstanceRequest, frozen=True, tag=True, kw_only=True):
-    """Create it, for the `owner` of its settings. Answered by nothing. Raises `InstanceExists`; `Overloaded` if there
-    are too many."""
+    """Creates an instance; its settings name its `owner`. The answer is empty. Raises `InstanceExists`, and
+    `Overloaded` if the broker has too many instances.
+    """
 
     settings: InstanceSettings
 
 
 class CloseInstance(InstanceRequest, frozen=True, tag=True, kw_only=True):
-    """Delete it. Answered by nothing. One that commits by itself commits all that it has returned."""
+    """Deletes an instance. With auto-commit it first commits all records that it has returned. The answer is empty."""
 
 
 class Subscribe(InstanceRequest, frozen=True, tag=True, kw_only=True):
-    """Read these topics, as a member of the group; with neither, read nothing any more, whatever it was. Answered by
-    nothing. Raises `IllegalState` for one that is assigned partitions."""
+    """Subscribes to topics or a pattern, as a member of the group; with neither, ends the subscription or assignment.
+    The answer is empty. Raises `IllegalState` for an instance that is assigned partitions.
+    """
 
     topics: tuple[str, ...] = ()
     pattern: str = ""
 
 
 class Assign(InstanceRequest, frozen=True, tag=True, kw_only=True):
-    """Read these partitions, whoever else does. Answered by nothing. Raises `IllegalState` for one that subscribed."""
+    """Assigns partitions to an instance, without group membership. The answer is empty. Raises `IllegalState` for an
+    instance that has subscribed.
+    """
 
     partitions: tuple[TopicPartitions, ...]
 
@@ -66,53 +72,58 @@ class Reading(msgspec.Struct, frozen=True, tag=True):
 
 
 class Seek(InstanceRequest, frozen=True, tag=True, kw_only=True):
-    """Go on at these offsets, or at the first record of these times (ms) or later, or else at the end. Answered by
-    nothing. Raises `IllegalState` for partitions that it does not have now: then no position changes."""
+    """Sets positions to offsets, or to the first records of times (ms) or later, else to the end. The answer is empty.
+    Raises `IllegalState` for a partition that is not assigned now; then no position changes.
+    """
 
     offsets: tuple[tuple[str, Int64, Int64], ...] = ()
     timestamps: tuple[tuple[str, Int64, Int64], ...] = ()
 
 
 class SeekToEdge(InstanceRequest, frozen=True, tag=True, kw_only=True):
-    """Go on at the beginning, or the end, of these partitions; of all that it has, if none are named. As `Seek`."""
+    """Sets positions to the beginning or the end of these partitions, or of all assigned ones if none are named. The
+    answer is empty. Raises `IllegalState` for a partition that is not assigned now.
+    """
 
     partitions: tuple[TopicPartitions, ...]
     is_end: bool
 
 
 class ReadRecords(InstanceRequest, frozen=True, tag=True, kw_only=True):
-    """The next records. Answered by `RecordsRead`, and the records as JSON text. A newer read ends one that waits.
+    """Reads the next records. Answered by `RecordsRead`, with the records as JSON behind it. A newer read ends an older
+    one that waits.
 
-    Raises `IllegalState` for one that reads nothing; `FormatMismatch` if the records are wanted in another form than
-    that of the instance, or one of them cannot be shown in it; `RecordsLost` at an accepted loss, unless the instance
-    skips those."""
+    Raises `IllegalState` for an instance without subscription or assignment; `FormatMismatch` if `format` is not the
+    instance's format or a record cannot be shown in it; `RecordsLost` at an accepted loss, unless the instance skips
+    losses.
+    """
 
     attempt: str
     wait_ms: Int64 | None = None
-    """For the first record, or `fetch_bytes_min` bytes; the instance's own time by default."""
+    """Milliseconds to wait for `fetch_bytes_min` bytes or, at the end, any record. None: the instance's own setting."""
     bytes_max: Int64
     format: RecordForm | None = None
-    """The form that the client wants, if it wants one."""
+    """The record format that the client requires; None if it accepts the instance's format."""
 
 
 class RecordsRead(msgspec.Struct, frozen=True, tag=True):
-    """The form of the records that follow, and the accepted losses that the read has skipped."""
+    """The format of the records that follow, and the accepted losses (ranges of lost offsets) that the read skipped."""
 
     format: RecordForm
     lost: tuple[tuple[str, Natural, Natural, Natural], ...] = ()
-    """Topic and partition, and offsets [start, end)."""
+    """Accepted losses that the read skipped: topic, partition, and offsets [start, end)."""
 
 
 class CommitPositions(InstanceRequest, frozen=True, tag=True, kw_only=True):
-    """Keep these committed offsets, or all where its reads have come to (None). Answered by `OffsetsCommitted`."""
+    """Commits these offsets, or with None the next offset of every partition read. Answered by `OffsetsCommitted`."""
 
     offsets: tuple[CommittedOffset, ...] | None
     is_async: bool = False
-    """Answered at once; what becomes of it is not told."""
+    """True to answer at once, before the commit is done; its outcome is then not reported."""
 
 
 class OffsetRefused(msgspec.Struct, frozen=True):
-    """A committed offset that was not kept, and why."""
+    """An offset that was not committed, with the error."""
 
     topic: str
     partition: Int64
@@ -121,25 +132,25 @@ class OffsetRefused(msgspec.Struct, frozen=True):
 
 
 class OffsetsCommitted(msgspec.Struct, frozen=True, tag=True):
-    """All were kept, but those that are named. (Were none kept, it would have been an error.)"""
+    """All offsets were committed except `refused`. (If all are refused, the answer is an error instead.)"""
 
     refused: tuple[OffsetRefused, ...] = ()
 
 
 class FetchCommitted(InstanceRequest, frozen=True, tag=True, kw_only=True):
-    """The group's committed offsets in these partitions. Answered by `CommittedFetched`."""
+    """Asks for the group's committed offsets in these partitions. Answered by `CommittedFetched`."""
 
     partitions: tuple[TopicPartitions, ...]
 
 
 class CommittedFetched(msgspec.Struct, frozen=True, tag=True):
-    """The committed offsets of those partitions that have one."""
+    """The committed offsets in the requested partitions, without partitions that have none."""
 
     offsets: tuple[CommittedOffset, ...]
 
 
 class TakeBack(InstanceRequest, frozen=True, tag=True, kw_only=True):
-    """The client of this attempt to read is gone, and has not got what was read. Needs no answer."""
+    """Reports that the client of this read is gone and did not receive the records. It has no answer."""
 
     attempt: str
 
@@ -161,6 +172,6 @@ REST_CONSUMER_MESSAGES: Final = (
     CommittedFetched,
     TakeBack,
 )
-"""All messages of this page: a peer node has to know them."""
+"""All message types of this module, to be registered with the peer transport."""
 INSTANCE_REQUESTS: Final = tuple(kind for kind in REST_CONSUMER_MESSAGES if issubclass(kind, InstanceRequest))
-"""These ask something of an instance."""
+"""The message types that are requests for an instance."""

@@ -1,9 +1,9 @@
-"""REST consumers on one broker: takes what is asked of any instance, and hands it to the broker that keeps it.
+"""REST consumers on one broker: takes a request for any consumer instance and sends it to the broker that keeps it.
 
-A request goes to the coordinator's broker as one message, and is answered there or not at all: it is never handed on
-again. When it was surely not done, because that broker coordinates the group no more, or not yet, it is sent again to
-whoever does; so is one whose fate is unknown, if repeating it does no harm. All but creating an instance are harmless:
-a read that is repeated names its attempt, and one that deletes what is gone has done what it should.
+A request goes to the group coordinator's broker as one message and is never forwarded again from there. It is sent
+again, to the coordinator of that moment, if it was certainly not executed because that broker does not coordinate the
+group; also if its outcome is unknown and repeating is harmless. All but creating an instance are harmless: a repeated
+read has the same attempt id, and a delete of an instance that is gone succeeds.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from tidelog.model.ports import Entropy
 from tidelog.transport.peer import Answer, Lane, PeerLost, PeerUnreachable
 
 PATIENCE_S: Final = 5.0
-"""How long a coordinator is looked for, from the first failure on. A client is better off with a 503 then."""
+"""Seconds for which a coordinator is looked for after the first failure. After that the client gets a 503."""
 PAUSE_S_MIN: Final = 0.05
 PAUSE_S_MAX: Final = 0.5
 _NOT_DONE: Final = (CoordinatorNotAvailable, NotLeader, PeerUnreachable, BrokerNotRegistered)
@@ -50,15 +50,17 @@ _UNKNOWN: Final = (CoordinatorLost, PeerLost, TimeoutError)
 
 
 class PeersAndNotes(Peers, Protocol):
-    """The other brokers: `transport.peer.PeerNode`."""
+    """The other brokers, implemented by `transport.peer.PeerNode`: requests with an answer, and notifications
+    without.
+    """
 
     def notify(self, node_id: int, message: msgspec.Struct) -> bool:
-        """Tells a peer something that needs no answer; False if it surely does not arrive."""
+        """Sends a message that needs no answer. Returns False if it certainly does not arrive."""
         ...
 
 
 class RestConsumers:
-    """The REST consumers of the cluster, as one broker serves them. `run` is its task."""
+    """The REST consumers of the cluster, as one broker serves them. `run` is its background task."""
 
     def __init__(
         self,
@@ -72,9 +74,9 @@ class RestConsumers:
         entropy: Entropy,
         topics: Callable[[], Iterable[str]],
     ) -> None:
-        """`topics` are the names of those that users may read."""
+        """`topics` returns the names of the topics that clients may read, without internal ones."""
         self.patience_s = PATIENCE_S
-        """How much longer than it may wait a request may take."""
+        """Seconds that a request may take beyond its own wait for records."""
         self._node_id = node_id
         self._entropy = entropy
         self._groups = groups
@@ -93,16 +95,17 @@ class RestConsumers:
     # -- any broker ---------------------------------------------------------------------------------------------------
 
     def new_name(self) -> str:
-        """For an instance whose client gives it none."""
+        """Returns a random name for an instance whose client gives none."""
         return f"rest-consumer-{self._entropy.token_hex(16)}"
 
     def new_attempt(self) -> str:
-        """For a read."""
+        """Returns a random id for one attempt of a read."""
         return self._entropy.token_hex(8)
 
     async def ask(self, request: InstanceRequest, *, wait_s: float = 0.0) -> Answer:
-        """Returns the answer of the broker that keeps the instance, which may wait for `wait_s`. Raises what that
-        broker raises; `CoordinatorNotAvailable`: nothing was done; `CoordinatorLost`: that is unknown.
+        """Returns the answer of the broker that keeps the instance, which may wait up to `wait_s` seconds for records.
+        Raises that broker's error; `CoordinatorNotAvailable` if certainly nothing was done; `CoordinatorLost` if the
+        outcome is unknown.
         """
         loop = asyncio.get_running_loop()
         if not self._groups.is_founded:
@@ -142,8 +145,9 @@ class RestConsumers:
             return await self._peers.request(node_id, request, deadline_s=deadline_s, lane=Lane.DATA)
 
     def abandon(self, request: ReadRecords) -> None:
-        """The client of a read is gone, or was told of an error: what was read, if it was, comes with the next one.
-        Does what it can, and waits for nothing."""
+        """Tells the broker that keeps the instance that the client of this read is gone or got an error, so that the
+        next read returns the same records. Does not wait, and delivery is not certain.
+        """
         back = TakeBack(group=request.group, instance=request.instance, attempt=request.attempt)
         try:
             node_id = self._groups.coordinator_node(request.group)
@@ -157,15 +161,15 @@ class RestConsumers:
     # -- the broker that keeps it -------------------------------------------------------------------------------------
 
     async def handle(self, request: InstanceRequest) -> Answer:
-        """Answers another broker."""
+        """Answers a request forwarded by another broker."""
         return await self._keeper.answer(request)
 
     def take_back(self, request: TakeBack) -> None:
-        """The client of a read is gone."""
+        """Resets positions to before a read whose client is gone."""
         self._reads.take_back(request)
 
     async def run(self) -> None:
-        """Sees to the instances that live here, until it is cancelled."""
+        """Runs the background work of the instances on this broker until it is cancelled."""
         try:
             await self._tending.run()
         finally:
@@ -173,12 +177,12 @@ class RestConsumers:
 
     @property
     def instances(self) -> int:
-        """The number of instances that live on this broker."""
+        """Number of consumer instances in memory on this broker."""
         return len(self._registry)
 
     @property
     def read_bytes(self) -> int:
-        """Memory that reads have in hand."""
+        """Memory that record data of reads takes now, in bytes."""
         return self._reader.budget.used
 
 

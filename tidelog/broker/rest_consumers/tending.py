@@ -1,6 +1,7 @@
-"""Background work for instances: heartbeats of members whose group has changed, and the end of idle instances.
+"""Background work for consumer instances: heartbeats of members whose group has changed, and deletion of idle
+instances.
 
-One task for all instances of a broker, and one look a second, however many there are.
+One task serves all instances of a broker, with one look each second.
 """
 
 from __future__ import annotations
@@ -21,16 +22,17 @@ from tidelog.model.groups import InstancesListed, ListInstances
 
 LOOK_S: Final = 1.0
 PACE_S: Final = 0.05
-"""Between two rounds of hearing members: when many come or go one after the other, who stays is heard once for
-several of them."""
+"""Seconds between two rounds of heartbeats. When many members join or leave in a row, one heartbeat covers several
+changes.
+"""
 AT_ONCE: Final = 32
-"""Members that are heard at the same time: one that waits for its turn must not hold up all others."""
+"""Maximum number of heartbeats sent at the same time, so that an instance whose lock is taken does not hold up all others."""
 
 logger = structlog.get_logger("tidelog.rest-consumers")
 
 
 class Tending:
-    """Tends the instances of one broker. `run` is its task."""
+    """The background work for the instances of one broker. `run` is its task."""
 
     def __init__(self, groups: Groups, registry: Registry, keeper: Keeper, instance_timeout_s: float) -> None:
         self._groups = groups
@@ -40,7 +42,7 @@ class Tending:
         self._adopted: list[Coordinator] = []
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Sends due heartbeats, loads and drops instances, and deletes idle ones, until it is cancelled."""
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_S):
@@ -57,12 +59,14 @@ class Tending:
             await asyncio.gather(*[self._refresh(instance) for instance in at_once])
 
     async def _refresh(self, instance: Instance) -> None:
-        """Refreshes an instance whose group has changed. If that fails now, its next request does it."""
+        """Sends the heartbeat of an instance whose group has changed. If it fails, the instance's next request sends
+        it.
+        """
         with suppress(TidelogError):
             await self._keeper.refresh(instance)
 
     async def _adopt(self) -> None:
-        """Brings to life the instances of coordinators that are new here, so that they are missed if they are quiet."""
+        """Loads the instances of coordinators that are new on this broker, so that their idle timeout runs."""
         here = list(self._groups.loaded)
         self._adopted = [known for known in self._adopted if any(known is one for one in here)]
         for coordinator in here:

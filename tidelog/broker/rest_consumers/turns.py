@@ -1,4 +1,6 @@
-"""Requests of one instance take turns, and each begins with the same: is it here, what is it, is its member heard?"""
+"""The lock of a consumer instance during a request, with the steps that begin each: find it, read its record, send a
+due heartbeat.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from tidelog.model.groups import DescribeInstance, InstanceDescription, pairs
 
 
 class Turns:
-    """The turns of requests, for all instances of a broker."""
+    """Locks instances for requests, for all instances of a broker."""
 
     def __init__(self, registry: Registry, membership: Membership) -> None:
         self._registry = registry
@@ -22,8 +24,8 @@ class Turns:
 
     @asynccontextmanager
     async def of(self, request: InstanceRequest) -> AsyncIterator[Instance]:
-        """Yields the instance for one request, alone: read from its record if need be, with a heartbeat of its member
-        if one is due. An instance of another user is not found, and does not count as used.
+        """Locks the instance of a request and yields it: its record is read if that has not been done, and a due
+        heartbeat is sent. An instance of another principal raises `UnknownInstance`, and does not count as used.
         """
         known = self._registry.find(request.group, request.instance)
         if known is not None:
@@ -42,7 +44,9 @@ class Turns:
                 raise
 
     async def describe(self, instance: Instance) -> None:
-        """Reads what it is from its record. Raises `UnknownInstance`."""
+        """Reads the instance's settings, subscription and assignment from its record. Raises `UnknownInstance` if there
+        is none.
+        """
         asked = DescribeInstance(group=instance.group, instance=instance.name)
         try:
             instance.description = await instance.ask(InstanceDescription, asked)
