@@ -1,7 +1,7 @@
-"""The face of a broker: all that a listener may ask of it, whatever protocol its clients speak.
+"""The broker as its listeners see it, whatever protocol their clients speak: `BrokerFace` and its parts.
 
-Here live the named parts that a listener is given, the values that go in and come out, and what every listener has in
-common: admission, budgets, waits, who may do what. Nothing here knows HTTP, or any other protocol of clients. A
-listener imports this room and nothing else of the broker; the contracts "A listener sees the broker's face" and "The
-face knows no protocol" in `pyproject.toml` hold it.
+Here are the parts that a listener is given, the values that they take and return, and what all listeners have in
+common: admission control, memory budgets, waits, authentication and authorization. Nothing here knows HTTP or any other
+client protocol. A listener imports this package and nothing else of the broker; the import contracts "A listener sees
+the broker's face" and "The face knows no protocol" in `pyproject.toml` enforce it.
 """

@@ -1,4 +1,6 @@
-"""Every request of every listener is judged by one `Authorizer`, in the words of `model/access.py`."""
+"""Authorization: every request at every listener is checked by one `Authorizer`, with the operations and resources of
+`model/access.py`.
+"""
 
 from __future__ import annotations
 
@@ -10,24 +12,26 @@ from tidelog.model.credentials import Access
 
 
 class Authorizer(Protocol):
-    """Decides what callers may do."""
+    """Decides which operations callers may perform on which resources."""
 
     def may(self, caller: Caller, operation: Operation, resource: Resource) -> bool:
-        """Returns True if this caller may do this to the resource."""
+        """Returns True if the caller may perform the operation on the resource."""
         ...
 
 
 class ByAcls:
-    """The authorizer of a cluster that goes by its ACLs."""
+    """The authorizer of a cluster with ACLs."""
 
     def __init__(self, access: Callable[[], Access], super_users: Iterable[Principal], *, without_acl: bool) -> None:
-        """`without_acl` is the answer for resources that no ACL names."""
+        """`without_acl` is True if everybody may use resources that no ACL names. `super_users` may do everything."""
         self._access = access
         self._acls: tuple[Acl, ...] = ()
         self._index = AclIndex((), tuple(super_users), without_acl=without_acl)
 
     def may(self, caller: Caller, operation: Operation, resource: Resource) -> bool:
-        """Answers by the ACLs of the image as it is now. Whoever may write to some topic may number its batches."""
+        """Returns True if the current ACLs allow it. `IdempotentWrite` is also allowed to whoever may write to any
+        topic.
+        """
         acls = self._access().acls
         if acls is not self._acls:
             self._acls = acls

@@ -1,6 +1,7 @@
-"""Failed attempts to log in, counted by user and address, so that a password cannot be found by trying.
+"""Failed logins, counted by user and client address, so that a password cannot be guessed by trying.
 
-An attempt counts from when it begins: many at once are no way round. Pure: it is told the time.
+An attempt counts from its beginning, so that many concurrent attempts do not pass the bound. Pure: callers pass the
+time.
 """
 
 from __future__ import annotations
@@ -15,17 +16,17 @@ WINDOW_S: Final = 60.0
 KEPT_MAX: Final = 10_000
 
 Attempter = tuple[str, str]
-"""A user's name, and an address."""
+"""A user name and a client address."""
 
 
 class Attempts:
-    """The attempts of the last minute that have not succeeded."""
+    """The logins of the last minute that have not succeeded, by user and client address."""
 
     def __init__(self) -> None:
         self._begun: dict[Attempter, deque[float]] = {}
 
     def begin(self, who: Attempter, now_s: float) -> None:
-        """Counts an attempt. Raises `TooManyAttempts`."""
+        """Counts a login attempt. Raises `TooManyAttempts` if too many have failed in the last minute."""
         begun = self._begun.setdefault(who, deque())
         while begun and begun[0] <= now_s - WINDOW_S:
             begun.popleft()
@@ -37,5 +38,5 @@ class Attempts:
             del self._begun[next(iter(self._begun))]
 
     def succeeded(self, who: Attempter) -> None:
-        """Forgets the failures of a user and address, since the password was right."""
+        """Removes the attempts of a user and address after a login with the right password."""
         self._begun.pop(who, None)

@@ -1,12 +1,12 @@
-"""The audit log: who was refused what, and who changed what, one line each, by whom it can be asked for later.
+"""The audit log: one line for each refused request and each administrative change, with its caller.
 
-A *denial* is what costs nobody anything to provoke, so its lines are bounded: of one caller and one reason there is a
-line a second, over all `DENIALS_PER_S`, and the next line tells how many were left out (`more`). A *change* always has
-its line; where the disk is too slow for that, whoever made the change waits, `WAIT_S_MAX` at most.
+A *denial* (refused request) costs its caller nothing, so denials are bounded: one line per second for a caller and a
+reason, `DENIALS_PER_S` in all; the next line has the number of those left out (`more`). A *change* always has its line;
+if the disk is too slow, the request that made the change waits, `WAIT_S_MAX` at most.
 
-Lines are made and written beside the event loop, in batches. A disk that is full, or gone, loses lines and troubles no
-request: they are counted, and the broker's log says so. A line is JSON in printable ASCII, whatever its fields hold.
-Once made, lines may go to a topic as well (`audit_topic.py`), whatever became of them in the file.
+Lines are encoded and written in batches outside the event loop. If the disk is full or has failed, lines are lost but
+no request fails: lost lines are counted and reported in the broker's log. A line is JSON in printable ASCII. Lines may
+also go to a topic (`audit_topic.py`), whether or not the file could be written.
 """
 
 from __future__ import annotations
@@ -33,23 +33,22 @@ CLOSE_S_MAX: Final = 2.0
 DENIALS_PER_S: Final = 100
 DENIAL_EVERY_S: Final = 1.0
 DENIERS_MAX: Final = 10_000
-"""Callers and reasons whose denials are told apart."""
+"""Maximum number of pairs of caller and reason whose denials are counted apart."""
 FIELD_CHARS_MAX: Final = 256
 COMPLAINT_S: Final = 60.0
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 
 class AuditEvent(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The content of one line, but for its time. Its texts may be anything that a caller can say: they are cut, and
-    escaped."""
+    """The content of one line, without its time. Its strings come from callers: they are cut and escaped."""
 
     event: str
-    """`denied` or `changed`; a change that failed has the status of its failure."""
+    """`denied` or `changed`; a change that failed has the status of its error."""
     principal: str = ""
     client_id: str = ""
     address: str = ""
     listener: str = ""
-    """`http`, `ops`, `kafka` or `peer`."""
+    """The listener that took the request: `http`, `ops`, `kafka` or `peer`."""
     request_id: str = ""
     method: str = ""
     route: str = ""
@@ -57,7 +56,7 @@ class AuditEvent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     resource_type: str = ""
     resource_name: str = ""
     subject: str = ""
-    """The name of what the request is about, where its path does not have it: a topic that is made, say."""
+    """The name of the affected object where the request's path does not have it, for instance a topic to be created."""
     allowed: bool
     status: int = 0
     error_code: int = 0
@@ -65,39 +64,43 @@ class AuditEvent(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class AuditSink(Protocol):
-    """A place for lines. Called beside the event loop, one call at a time."""
+    """A destination for lines, such as a file. Called outside the event loop, one call at a time."""
 
     def write(self, lines: Sequence[bytes]) -> None:
-        """Appends whole lines. Raises `OSError` if not all of them are there."""
+        """Appends complete lines. Raises `OSError` if any of them could not be written."""
         ...
 
 
 class Publisher(Protocol):
-    """Another place for lines, which takes them as they are made, without a wait."""
+    """A second destination for lines, which accepts them without waiting (the audit topic)."""
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """Lines by what became of them."""
+        """Number of lines by outcome."""
         ...
 
     def put(self, lines: Sequence[bytes]) -> None:
-        """Takes whole lines."""
+        """Accepts complete lines."""
         ...
 
 
 class Denials:
-    """Chooses which denials have a line. Pure: time comes in."""
+    """Decides which denials get a line. Pure: callers pass the time."""
 
     def __init__(self) -> None:
         self._all = TokenBucket(burst_s=1.0)
         self._all.set_rate(DENIALS_PER_S, 0.0)
         self._all.fill(0.0)
         self._known: OrderedDict[tuple[str, str], tuple[float, int]] = OrderedDict()
-        """Maps callers and reasons to when there is a line again, and how many were left out."""
+        """For each caller and reason: when the next line is due, and how many denials were left out since the last
+        one.
+        """
         self._forgotten = 0
 
     def admit(self, caller: str, reason: str, now_s: float) -> int | None:
-        """Returns how many alike were left out before this one, which has a line; None if it is left out."""
+        """Returns the number of equal denials left out since the last line if this denial gets a line; None if it is
+        left out.
+        """
         next_s, left_out = self._known.pop((caller, reason), (0.0, 0))
         is_told = now_s >= next_s and self._all.owed_s(now_s) == 0
         if is_told:
@@ -114,7 +117,7 @@ class Denials:
 
 
 class Audit:
-    """The audit log of one broker. `start` before anything else, `stop` once at the end."""
+    """The audit log of one broker. `start` comes first, `stop` once at the end."""
 
     def __init__(
         self,
@@ -125,7 +128,7 @@ class Audit:
         node_id: int,
         topic: Publisher | None = None,
     ) -> None:
-        """`runner` is for this log alone: others would wait for its disk."""
+        """`runner` is a thread for this log alone, since other users would have to wait for its disk."""
         self._sink = sink
         self._topic = topic
         self._runner = runner
@@ -140,20 +143,23 @@ class Audit:
         self._complained_s = -COMPLAINT_S
         self._logger = structlog.get_logger("tidelog.audit").bind(node_id=node_id)
         self.counts = dict.fromkeys(("written", "left out", "dropped", "lost"), 0)
-        """Lines by what became of them: left out as there were too many denials, dropped since too many waited, lost
-        as they could not be written."""
+        """Number of lines by outcome: written; left out because of the bound for denials; dropped because the queue was
+        full; lost because they could not be written.
+        """
 
     @property
     def outcomes(self) -> dict[str, int]:
-        """Returns the counts, those of the topic included."""
+        """Returns the number of lines by outcome, with those of the audit topic."""
         return self.counts if self._topic is None else {**self.counts, **self._topic.counts}
 
     def start(self) -> None:
-        """Begins to write."""
+        """Starts the task that writes lines."""
         self._writing = asyncio.create_task(self._write_all(), name="audit")
 
     async def stop(self) -> bool:
-        """Writes what waits, and ends; False if that takes too long: the disk may still be at it. Idempotent."""
+        """Writes the queued lines and stops. Returns False if that took too long, so that the disk may still be
+        writing. Idempotent.
+        """
         writing, self._writing = self._writing, None
         if writing is None:
             return True
@@ -171,13 +177,13 @@ class Audit:
         return is_written
 
     def request_id(self, offered: str | None) -> str:
-        """Returns the id of a request: the one that its client offers, if that is fit to be one, else a new one."""
+        """Returns the id of a request: the one that the client offers if it is well-formed, else a random one."""
         if offered is not None and _REQUEST_ID.fullmatch(offered):
             return offered
         return self._entropy.token_hex(8)
 
     def denied(self, event: AuditEvent) -> None:
-        """Notes a denial, or counts it."""
+        """Queues a line for a denial, or only counts it if denials are over their bound."""
         caller = event.address if event.principal in ("", "User:ANONYMOUS") else event.principal
         left_out = self._denials.admit(caller, event.reason, self._clock.monotonic_s())
         if left_out is None:
@@ -188,7 +194,7 @@ class Audit:
             self._put(event, left_out)
 
     async def changed(self, event: AuditEvent) -> None:
-        """Notes a change, waiting for room if there is none."""
+        """Queues a line for a change, and waits for room if the queue is full."""
         try:
             async with asyncio.timeout(WAIT_S_MAX):
                 while len(self._queue) >= QUEUE_MAX:
@@ -201,22 +207,22 @@ class Audit:
         self._put(event, 0)
 
     def changed_unanswered(self, event: AuditEvent) -> None:
-        """Notes a change whose client is gone, so that nobody can wait for room."""
+        """Queues a line for a change whose client has disconnected; drops it if the queue is full."""
         if len(self._queue) < QUEUE_MAX:
             self._put(event, 0)
         else:
             self.counts["dropped"] += 1
 
     def refused_peer(self, remote: str, why: str) -> None:
-        """Notes that a broker, or whoever speaks like one, was refused."""
+        """Records that a connection of a broker, or of something that claims to be one, was refused."""
         self._refused(remote, "peer", why, operation="ClusterAction")
 
     def refused_connection(self, listener: str, remote: str, why: str) -> None:
-        """Notes that a connection was not let in, or has not got through its TLS handshake."""
+        """Records that a connection was refused, or that its TLS handshake failed."""
         self._refused(remote, listener, why)
 
     def _refused(self, remote: str, listener: str, reason: str, operation: str = "") -> None:
-        """Notes a denial of whoever is at `remote`, an address with a port."""
+        """Records a denial of the peer at `remote`, an address with a port."""
         host = remote.rpartition(":")[0]
         self.denied(
             AuditEvent(
@@ -244,7 +250,7 @@ class Audit:
                 self._has_room.set()
 
     def _lines(self, batch: Sequence[tuple[int, int, AuditEvent]]) -> list[bytes]:
-        """Makes lines, beside the event loop."""
+        """Encodes events as lines. Runs outside the event loop."""
         return [line_of(self._node_id, *entry) for entry in batch]
 
     async def _write(self, sink: AuditSink, lines: Sequence[bytes]) -> None:
@@ -266,7 +272,7 @@ class Audit:
 
 
 def line_of(node_id: int, wall_ms: int, more: int, event: AuditEvent) -> bytes:
-    """Returns an event as a line: JSON, nothing but printable ASCII."""
+    """Returns an event as a line of JSON in printable ASCII; `more` is the number of denials left out before it."""
     time = datetime.fromtimestamp(wall_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     fields: dict[str, Any] = {"time": time, "node_id": node_id}
     for name, value in structs.asdict(event).items():

@@ -1,9 +1,10 @@
-"""Lines of the audit log on their way to the topic `__audit`, which all brokers write to and those with the right read.
+"""Writes the lines of the audit log to the topic `__audit`, which all brokers write to and principals with the right
+read.
 
-Nobody waits for them: they stand in a bounded queue, and one batch at a time is appended, wherever the topic is led, in
-the broker's own name. No request of a client is made for that, so no line is about it. A batch that was surely not
-appended, or of which that is unknown, is tried again: a line may be there twice, and none is lost that the queue has
-room for. What it has no room for is dropped, and counted.
+No request waits for it: lines are kept in a bounded queue, and one batch at a time is appended at the topic's leader,
+in the broker's own name. That is not a client request, so it makes no audit line itself. A batch that was not appended,
+or whose outcome is unknown, is tried again: a line may be in the topic twice, and none is lost that the queue has room
+for. Lines beyond that are dropped and counted.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from tidelog.model.ports import Clock
 QUEUE_MAX: Final = 10_000
 BATCH_LINES_MAX: Final = 250
 BATCH_BYTES_MAX: Final = 256 << 10
-"""Well below what the topic takes, and a millisecond's work."""
+"""Maximum bytes of one batch: well below the topic's bound, and a millisecond of work."""
 APPEND_S_MAX: Final = 10.0
 PAUSE_S: Final = 1.0
 FLUSH_S_MAX: Final = 1.0
@@ -35,18 +36,18 @@ COMPLAINT_S: Final = 60.0
 
 
 class Handles(Protocol):
-    """The partitions of the cluster."""
+    """The partitions of the cluster, by topic and number."""
 
     def handle(self, topic: str, partition: int) -> PartitionHandle:
-        """Returns a partition at its leader. Raises `UnknownTopic`, `LeaderNotAvailable`."""
+        """Returns a handle that writes at the partition's leader. Raises `UnknownTopic`, `LeaderNotAvailable`."""
         ...
 
 
 class AuditTopic:
-    """The lines of one broker that are not in the topic yet. `run` is its task."""
+    """The lines of one broker that are not in the audit topic yet. `run` is its task."""
 
     def __init__(self, partitions: Handles, make: Callable[[], Awaitable[object]], clock: Clock, node_id: int) -> None:
-        """`make` has the topic made, if there is none; it raises `TidelogError` while that cannot be."""
+        """`make` creates the topic if it does not exist; it raises `TidelogError` while it cannot."""
         self._partitions = partitions
         self._make = make
         self._clock = clock
@@ -58,10 +59,10 @@ class AuditTopic:
         self._complained_s = -COMPLAINT_S
         self._logger = structlog.get_logger("tidelog.audit").bind(node_id=node_id)
         self.counts: Counter[str] = Counter({"published": 0, "unpublished": 0})
-        """Lines by whether they came to the topic, or there was no room to wait for it."""
+        """Number of lines by outcome: published to the topic, or dropped because the queue was full."""
 
     def put(self, lines: Sequence[bytes]) -> None:
-        """Takes lines, each with its end; drops those that there is no room for."""
+        """Queues lines, each with its newline; drops those beyond the queue's bound."""
         accepted = lines[: max(0, QUEUE_MAX - len(self._queue))]
         self._queue.extend(accepted)
         if self._queue:
@@ -72,7 +73,7 @@ class AuditTopic:
             self._complain("lines of the audit log are not in the topic: it does not take them for too long", "")
 
     async def flush(self) -> None:
-        """Returns when all lines are in the topic; after a while in any case."""
+        """Waits until all queued lines are in the topic, `FLUSH_S_MAX` at most."""
         try:
             async with asyncio.timeout(FLUSH_S_MAX):
                 await self._is_empty.wait()
@@ -80,7 +81,7 @@ class AuditTopic:
             self.counts["unpublished"] += len(self._queue)
 
     async def run(self) -> None:
-        """Appends what there is, until it is cancelled."""
+        """Appends queued lines to the topic until it is cancelled."""
         while True:
             await self._has_lines.wait()
             batch = self._next()

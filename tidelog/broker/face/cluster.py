@@ -1,4 +1,4 @@
-"""The cluster as one broker knows it."""
+"""The cluster metadata as one broker has applied them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from tidelog.model.levels import LevelRange
 
 
 class Cluster(Protocol):
-    """The metadata that a broker has applied, and this broker in it. Brokers may differ for a moment."""
+    """The cluster metadata that this broker has applied, and its own identity and settings. Brokers may differ for a
+    moment.
+    """
 
     @property
     def node_id(self) -> NodeId:
-        """This broker."""
+        """Node id of this broker."""
         ...
 
     @property
@@ -26,36 +28,39 @@ class Cluster(Protocol):
 
     @property
     def insecure_listeners(self) -> Sequence[str]:
-        """Returns a sentence about each listener of this broker that strangers on other machines can reach, and that
-        believes them."""
+        """One sentence for each listener of this broker that other machines can reach and that requires no
+        authentication.
+        """
         ...
 
     @property
     def cluster_id(self) -> str:
-        """Empty until it is known."""
+        """The cluster's id; empty until it is known."""
         ...
 
     @property
     def image(self) -> ClusterImage:
-        """The cluster as of the last applied metadata record."""
+        """The cluster's metadata image as of the last applied metadata record."""
         ...
 
     @property
     def levels(self) -> LevelRange:
-        """Returns the feature levels that this broker speaks."""
+        """The range of feature levels that this broker supports."""
         ...
 
     def levels_of(self, broker: BrokerInfo) -> LevelRange | None:
-        """Returns the feature levels that a registered broker speaks; None if that is not known here."""
+        """Returns the range of feature levels that a registered broker supports; None if it is not known here."""
         ...
 
     @property
     def controller_node(self) -> int | None:
-        """The broker that leads the metadata log, as far as this one knows."""
+        """Node id of the active controller (the leader of the metadata log), as far as this broker knows; None if
+        unknown.
+        """
         ...
 
     def topic(self, name: str) -> Topic:
-        """Raises `UnknownTopic`."""
+        """Returns a topic of the metadata image. Raises `UnknownTopic`."""
         ...
 
     def topic_config(self, name: str) -> TopicConfig:

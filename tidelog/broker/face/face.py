@@ -1,4 +1,4 @@
-"""`BrokerFace`: the parts of a broker that its listeners speak for, each under its name. The broker makes it once."""
+"""`BrokerFace`: the broker as its listeners see it, a record of its named parts. The broker makes it once."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from tidelog.model.ports import Clock
 
 @dataclass(frozen=True, slots=True)
 class BrokerFace:
-    """The parts of a broker, as its listeners see them. All may be asked before the broker is ready; see
-    `Readiness`.
+    """The parts of a broker that its listeners use. All can be called before the broker is ready (`readiness`
+    tells).
     """
 
     cluster: Cluster
@@ -36,11 +36,11 @@ class BrokerFace:
     login: Login
     shares: Shares
     work: HeavyWork
-    """Does what would hold the event loop for too long."""
+    """Runs work that would block the event loop for too long."""
     clock: Clock
-    """The broker's time, for timestamps of records that came without one."""
+    """The broker's clock, for timestamps of records that came without one."""
     audit: Audit | None = None
 
     def admission(self, limits: ListenerLimits) -> Admission:
-        """Makes the gate of a listener that begins to serve."""
+        """Returns the admission control of a new listener."""
         return Admission(self.readiness, limits, self.authorizer)

@@ -1,4 +1,6 @@
-"""Consumer groups, as a listener sees them: requests to coordinators, wherever those are, and summaries of groups."""
+"""Consumer groups as a listener sees them: requests to the group coordinators, wherever they are, and group
+summaries.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +20,15 @@ from tidelog.model.groups import (
 )
 
 PATIENCE_S: Final = 5.0
-"""How long a look at groups waits for a coordinator: longer than a failover takes, and shorter than clients wait."""
+"""Seconds that a group summary waits for a coordinator: longer than a failover takes, shorter than clients wait."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """The lag of a group in one partition of which it has a committed offset.
+    """The lag of a group in one partition for which it has a committed offset.
 
-    `extent` is an error where nobody could be asked. `member` is who owns the partition, if anybody does.
+    `extent` has the partition's offsets, or an error if no leader could be asked. `member` is the owner of the
+    partition, if any.
     """
 
     committed: CommittedOffset
@@ -34,10 +37,9 @@ class Lag:
 
     @property
     def records(self) -> int | None:
-        """From the committed offset to the high watermark, which is as far as anybody can read; None if that is not
-        known.
+        """Number of offsets from the committed offset to the high watermark; None if the high watermark is not known.
 
-        As Kafka counts, in offsets: where offsets are missing there are fewer records.
+        As in Kafka it counts offsets: where compaction or transactions left gaps there are fewer records.
         """
         return (
             None
@@ -47,37 +49,40 @@ class Lag:
 
 
 class ConsumerGroups:
-    """The consumer groups of the cluster. Deadlines are in loop time."""
+    """The consumer groups of the cluster. Deadlines are in loop time (s)."""
 
     def __init__(self, host: GroupHost) -> None:
         self._host = host
         self.ask = host.groups.ask
-        """Asks a group's coordinator; see `broker.groups.facade.Groups.ask`."""
+        """Sends a request to a group's coordinator and returns the answer (`broker.groups.facade.Groups.ask`)."""
         self.list_groups = host.groups.list_groups
-        """Lists all groups; see `broker.groups.facade.Groups.list_groups`."""
+        """Lists all groups of the cluster (`broker.groups.facade.Groups.list_groups`)."""
         self.list_here = host.groups.list_here
-        """Lists the groups that this broker coordinates; see `broker.groups.facade.Groups.list_here`."""
+        """Lists the groups that this broker coordinates (`broker.groups.facade.Groups.list_here`)."""
         self.new_member_id = host.groups.new_member_id
-        """Draws an id for a member that has drawn none itself."""
+        """Returns a random id for a member that has not chosen one."""
         self.classic = host.groups.classic
-        """Classic groups that this broker coordinates; see `broker.groups.classic_reach.ClassicGroups`."""
+        """The classic (pre-KIP-848) groups that this broker coordinates
+        (`broker.groups.classic_reach.ClassicGroups`).
+        """
         self.coordinator_node = host.groups.coordinator_node
-        """Tells which broker coordinates a group, for clients that look for it."""
+        """Returns the node id of the broker that coordinates a group."""
         self.found = host.groups.found
-        """Makes the groups' topic, if it is not there, so that groups have coordinators."""
+        """Creates `__consumer_offsets` if it does not exist, so that groups have coordinators."""
 
     async def describe(self, group: str, deadline_s: float) -> GroupDescription:
-        """Raises `UnknownGroup`, `CoordinatorNotAvailable`."""
+        """Returns a group with its members. Raises `UnknownGroup`, `CoordinatorNotAvailable`."""
         return await self.ask(DescribeGroup(group=group), deadline_s=deadline_s)
 
     async def committed_offsets(self, group: str, deadline_s: float) -> list[CommittedOffset]:
-        """Returns all committed offsets of a group, by topic and partition. Raises `CoordinatorNotAvailable`."""
+        """Returns all committed offsets of a group, sorted by topic and partition. Raises `CoordinatorNotAvailable`."""
         answer = await self.ask(FetchOffsets(group=group), deadline_s=deadline_s)
         return sorted(answer.offsets, key=lambda committed: (committed.topic, committed.partition))
 
     async def lags(self, group: str, deadline_s: float) -> list[Lag]:
-        """Returns the lag of every partition of which the group has a committed offset, by topic and partition. Raises
-        `UnknownGroup`, `CoordinatorNotAvailable`; what cannot be told of single partitions is in their lags."""
+        """Returns the lag of each partition for which the group has a committed offset, sorted by topic and partition.
+        Raises `UnknownGroup`, `CoordinatorNotAvailable`; an error of a single partition is in its `Lag`.
+        """
         description = await self.describe(group, deadline_s)
         offsets = await self.committed_offsets(group, deadline_s)
         owners = {partition: member for member in description.members for partition in pairs(member.owned)}

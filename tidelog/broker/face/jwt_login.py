@@ -1,8 +1,8 @@
-"""Logs callers in by JSON Web Tokens, which an issuer outside the cluster has signed (`model/jwt.py`).
+"""Authenticates callers by JSON Web Tokens, which an issuer outside the cluster signed (`model/jwt.py`).
 
-To verify a signature takes the event loop 50 to 200 us. So it comes last, and a token that was good is remembered until
-it ends, under a hash whose key is drawn at the start; the token itself is not kept. It is good no longer than the key
-that has signed it is among those in force.
+Verifying a signature blocks the event loop for 50 to 200 us. So it is the last check, and a valid token is cached until
+it expires, as a hash with a random key; the token itself is not kept. A cached token becomes invalid when the key that
+signed it is withdrawn.
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ REMEMBERED_MAX: Final = 10_000
 
 
 class Signed(NamedTuple):
-    """The facts that a token's validity rests on: its end, and the key that has signed it."""
+    """The expiry of a verified token, and the key that signed it: it is valid while both are."""
 
     expires_ms: int
     key: str
 
 
 class KeySource(Protocol):
-    """A source of the issuer's keys, which may change."""
+    """The issuer's public keys, which may change."""
 
     @property
     def keys(self) -> JwtKeys:
-        """Returns the keys in force."""
+        """The keys in force now."""
         ...
 
     @property
     def reloads(self) -> Mapping[str, int]:
-        """How often they were read again, by outcome."""
+        """Number of times that the keys were read again, by outcome."""
         ...
 
 
 class JwtLogin:
-    """The tokens that one broker was shown, and has verified."""
+    """Authentication by JSON Web Tokens at one broker, with a cache of verified tokens."""
 
     def __init__(self, terms: JwtTerms, source: KeySource, clock: Clock, entropy: Entropy) -> None:
         self.verifications = 0
-        """The number of signatures that were verified."""
+        """Number of signatures verified so far."""
         self.source = source
         self._terms = terms
         self._clock = clock
@@ -56,11 +56,11 @@ class JwtLogin:
 
     @property
     def keys(self) -> JwtKeys:
-        """The keys in force."""
+        """The issuer's keys in force now."""
         return self.source.keys
 
     def prove(self, text: str) -> tuple[Principal, Signed]:
-        """Returns whose token this is. Raises `NotAuthenticated`."""
+        """Returns the principal of a token, with its expiry and key. Raises `NotAuthenticated`."""
         name = hmac.digest(self._key, text.encode(), sha256)
         remembered = self._known.get(name)
         if remembered is not None and self.still_holds(remembered[1]):
@@ -77,12 +77,12 @@ class JwtLogin:
         return proof
 
     def still_holds(self, signed: Signed) -> bool:
-        """Returns False once the token has ended, or its key is gone."""
+        """Returns False once the token has expired or its key was withdrawn."""
         return self._clock.wall_ms() < signed.expires_ms and signed.key in self.keys
 
 
 def terms_of(config: BrokerConfig) -> JwtTerms:
-    """Returns what the settings ask of a token."""
+    """Returns the settings' requirements for a token: algorithms, issuer, audience, principal claim and clock skew."""
     assert config.sasl_oauthbearer_expected_issuer is not None
     return JwtTerms(
         config.jwt_algorithms,

@@ -1,4 +1,4 @@
-"""A listener: one address at which a broker serves one protocol, under bounds of its own."""
+"""The configuration of a listener: an address at which a broker serves one protocol, with its own bounds."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ class Listener(Generic[LimitsT]):
     """A listener as it is configured: its name, its addresses and its limits."""
 
     name: str
-    """The key of its address in the broker's registration (`BrokerInfo.listeners`)."""
+    """The listener's name, the key of its address in the broker's registration (`BrokerInfo.listeners`)."""
     bind: Endpoint
     """The address it listens at. Port 0 lets the system choose one."""
     limits: LimitsT
     advertised: Endpoint | None = None
-    """The address that clients are told, if the operator has set one."""
+    """The address given to clients, if the operator has set one."""
 
     def advertised_at(self, bound: Endpoint, machine: str) -> Endpoint:
-        """Returns the address that clients are told, of a listener that is bound: nobody can connect to "all
-        addresses", so those are told as the name of this machine."""
+        """Returns the address given to clients of a listener bound at `bound`. A listener on all addresses is given as
+        the name of this machine (`machine`), since clients cannot connect to a wildcard address.
+        """
         if self.advertised is not None:
             return self.advertised
         return Endpoint(machine, bound.port) if bound.host in ALL_ADDRESSES else bound

@@ -1,9 +1,9 @@
-"""Finds out who a caller is, by a token, a user's name and password, or a certificate; or by a token of another issuer
-(`jwt_login.py`). Listeners of any protocol ask here.
+"""Authenticates callers of all listeners: by a token, by user name and password, by SCRAM, by a client certificate, or
+by a JSON Web Token of another issuer (`jwt_login.py`).
 
-A token is looked up by its id, and its secret compared by the hash. A password takes some 30 ms of a thread's time, one
-after the other, while not too many wait; so one that was right is remembered for a minute, under a hash whose key is
-drawn at the start, until its user changes. An unknown user costs as much, and is told the same, as a wrong password.
+A token is looked up by its id and its secret compared by hash. A password takes some 30 ms of a thread, one after the
+other, with a bounded queue; so a right password is cached for a minute, as a hash with a random key, until its user
+changes. An unknown user costs as much time and gets the same error as a wrong password.
 """
 
 from __future__ import annotations
@@ -36,20 +36,22 @@ FIRST_SECRET_CHARS_MIN: Final = 32
 
 
 class Certificate(NamedTuple):
-    """The end of a certificate's time."""
+    """The expiry of a client certificate."""
 
     expires_ms: int
 
 
 class Proof(NamedTuple):
-    """A principal, and what it rests on: it holds for as long as that is in the metadata, or a certificate is valid."""
+    """An authenticated principal, and the credential that proves it: valid while that is in the metadata unchanged and
+    not expired.
+    """
 
     principal: Principal
     rests_on: Token | User | Certificate | Signed | None = None
 
 
 NO_PROOF: Final = Proof(ANONYMOUS)
-"""The proof of callers where nobody has to log in."""
+"""The proof of anonymous callers, where authentication is off."""
 
 
 class _Verified(NamedTuple):
@@ -58,7 +60,7 @@ class _Verified(NamedTuple):
 
 
 class Login:
-    """The logins at one broker, and the passwords that were right a moment ago."""
+    """Authentication at one broker, with a cache of passwords verified in the last minute."""
 
     def __init__(
         self,
@@ -68,13 +70,13 @@ class Login:
         runner: BlockingRunner | None = None,
         verify: Callable[[str, str], bool] = is_right,
     ) -> None:
-        """Without a `runner`, passwords are hashed here and now."""
+        """Without a `runner` (thread), passwords are hashed on the event loop."""
         self.first_token: Token | None = None
-        """A token that a file beside the settings holds, for the first administrator of a cluster."""
+        """A token from a file beside the settings, for the first administrator of a new cluster."""
         self.jwts: JwtLogin | None = None
-        """Takes JSON Web Tokens, where the settings say so."""
+        """Authentication by JSON Web Tokens; None if it is not configured."""
         self.verifications = 0
-        """The number of passwords that were compared with a hash."""
+        """Number of passwords compared with a hash so far."""
         self._access = access
         self._clock = clock
         self._entropy = entropy
@@ -92,7 +94,7 @@ class Login:
     # -- tokens --------------------------------------------------------------------------------------------------------
 
     def by_token(self, text: str) -> Proof:
-        """Returns whose token `id.secret` this is. Raises `NotAuthenticated`."""
+        """Returns the proof for a token written as `id.secret`. Raises `NotAuthenticated`."""
         if not text.isascii():
             raise refused("token")
         token_id, _, secret = text.partition(".")
@@ -104,15 +106,19 @@ class Login:
         return Proof(token.caller, token)
 
     def _is_over(self, token: Token) -> bool:
-        """Looks at the clock for tokens that end: each request asks, and most tokens have no end."""
+        """Returns True if the token has expired. Reads the clock only for tokens that expire: each request asks, and
+        most do not.
+        """
         return token.expires_ms != NEVER and token.is_over(self._clock.wall_ms())
 
     def is_token(self, text: str) -> bool:
-        """Returns True if there is a token of this id: a secret from a file may have dots, as others' tokens do."""
+        """Returns True if this cluster has a token with the id before the first dot. Its secret may have dots, so that
+        it looks like a JSON Web Token.
+        """
         return self._token(text.partition(".")[0]) is not None
 
     def by_bearer(self, text: str, *, takes_own: bool, takes_jwts: bool) -> Proof:
-        """Returns whose token this is, one of this cluster's or another issuer's. Raises `NotAuthenticated`."""
+        """Returns the proof for a bearer token, of this cluster or a JSON Web Token. Raises `NotAuthenticated`."""
         if self.jwts is not None and takes_jwts and is_jwt(text) and not self.is_token(text):
             return Proof(*self.jwts.prove(text))
         if takes_own:
@@ -126,8 +132,9 @@ class Login:
         return self._access().tokens.get(token_id)
 
     def by_certificate(self, certificate: Mapping[str, Any], rules: Sequence[Rule]) -> Proof:
-        """Returns whose certificate this is, which TLS has verified. Raises `NotAuthenticated`, also once it has ended:
-        a connection may last longer."""
+        """Returns the proof for a client certificate that TLS has verified; `rules` map its subject to a principal.
+        Raises `NotAuthenticated`, also once it has expired: a connection may outlive its certificate.
+        """
         principal = principal_of(certificate, rules)
         proof = Certificate(1000 * ssl.cert_time_to_seconds(certificate["notAfter"]))
         if principal is None or not self._clock.wall_ms() < proof.expires_ms:
@@ -135,7 +142,7 @@ class Login:
         return Proof(principal, proof)
 
     def still_holds(self, proof: Proof) -> bool:
-        """Returns False once the token or the user is not what it was."""
+        """Returns False once the credential was changed, deleted or has expired."""
         match proof.rests_on:
             case Token() as token:
                 return self._token(token.token_id) == token and not self._is_over(token)
@@ -150,8 +157,9 @@ class Login:
     # -- passwords -----------------------------------------------------------------------------------------------------
 
     async def by_password(self, name: str, password: str, host: str) -> Proof:
-        """Returns the user's proof. Raises `NotAuthenticated`; `TooManyAttempts` if too many have failed before, or are
-        under way; `Overloaded` if too many wait for their turn."""
+        """Returns the proof for a user name and password. Raises `NotAuthenticated`; `TooManyAttempts` if too many
+        logins have failed or are under way; `Overloaded` if too many passwords wait to be verified.
+        """
         if len(name) > NAME_BYTES_MAX or len(password) > PASSWORD_BYTES_MAX:
             raise refused("password")
         key = self._key_of(name, password, host)
@@ -203,7 +211,9 @@ class Login:
     # -- SCRAM ---------------------------------------------------------------------------------------------------------
 
     def begin_scram(self, exchange: ScramExchange, message: bytes, host: str) -> bytes:
-        """Returns the answer to the first message of a login by SCRAM. Raises `NotAuthenticated`, `TooManyAttempts`."""
+        """Returns the server's first SCRAM message, the answer to the client's first one. Raises `NotAuthenticated`,
+        `TooManyAttempts`.
+        """
         name = exchange.read_first(message)
         if len(name) > NAME_BYTES_MAX:
             raise refused("password")
@@ -211,7 +221,7 @@ class Login:
         return exchange.first(self._access().users.get(name), self._key, self._entropy.token_hex(NONCE_BYTES))
 
     def end_scram(self, exchange: ScramExchange, message: bytes, host: str) -> tuple[Proof, bytes]:
-        """Returns the user's proof, and the answer to the last message. Raises `NotAuthenticated`."""
+        """Returns the user's proof and the server's final SCRAM message. Raises `NotAuthenticated`."""
         answer = exchange.final(message)
         user = exchange.user
         if user is None or self._access().users.get(user.name) != user:
@@ -222,13 +232,13 @@ class Login:
     # -- what is made --------------------------------------------------------------------------------------------------
 
     async def made_user(self, name: str, password: str) -> User:
-        """Returns what is to be kept of a user."""
+        """Returns a new user with the hashes and SCRAM keys of its password, to be stored in the metadata."""
         salts = tuple(bytes.fromhex(self._entropy.token_hex(SALT_BYTES)) for _ in range(3))
         call = partial(made_user, name, password, salts)
         return call() if self._runner is None else await self._runner.run(call)
 
     def made_token(self, principal: Principal, expires_ms: int, description: str) -> tuple[Token, str]:
-        """Returns a new token, and its secret, which nobody is ever told again."""
+        """Returns a new token and its secret, of which only the hash is stored."""
         secret = self._entropy.token_hex(32)
         token_id = self._entropy.token_hex(8)
         now_ms = self._clock.wall_ms()
@@ -236,7 +246,9 @@ class Login:
 
 
 def first_token(text: str, super_users: Sequence[str]) -> Token:
-    """Returns the token that a file beside the settings holds. Raises `InvalidRequest`, which says what is wrong."""
+    """Returns the token written in a file beside the settings, for the first super user. Raises `InvalidRequest` if the
+    text is malformed or there is no super user.
+    """
     token_id, dot, secret = text.partition(".")
     if not dot or not token_id or len(secret) < FIRST_SECRET_CHARS_MIN or not text.isascii() or " " in text:
         raise InvalidRequest(

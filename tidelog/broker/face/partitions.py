@@ -1,6 +1,6 @@
-"""Partitions, as a listener sees them: a handle each, whichever broker leads, and questions about many at once.
+"""Partitions as a listener sees them: a handle for each, whichever broker leads, and requests about many at once.
 
-The values that handles take and give are named here too.
+The types of the handles' parameters and results can be imported from here, too.
 """
 
 from __future__ import annotations
@@ -49,39 +49,39 @@ __all__ = [
 
 
 class Replicas(Protocol):
-    """The replicas that this broker holds."""
+    """The partition replicas of this broker, and the checks that ask replicas at all brokers."""
 
     @property
     def verifier(self) -> Verifier:
-        """Verifies a replica of any broker."""
+        """Verifies the log of a replica at any broker."""
         ...
 
     @property
     def files_verifier(self) -> FilesVerifier:
-        """Verifies what any broker keeps besides logs."""
+        """Verifies the files besides logs (journal, snapshots, metadata copies) at any broker."""
         ...
 
     @property
     def loss_finder(self) -> LossFinder:
-        """Finds what a partition has lost."""
+        """Finds the offset ranges of a partition that all replicas have lost."""
         ...
 
     @property
     def remains_finder(self) -> RemainsFinder:
-        """Finds what is left of a partition that nobody leads."""
+        """Finds what the replicas of a partition without a leader still have."""
         ...
 
     def local_copy(self, partition_id: PartitionId) -> LocalCopy | None:
-        """This broker's own copy of a partition; None if it holds none, or cannot open it."""
+        """Returns this broker's replica of a partition; None if there is none or its log cannot be opened."""
         ...
 
     def any_copy(self, partition_id: PartitionId) -> ReadHandle | None:
-        """Returns the copy for who would take any; None if the leader is to be asked."""
+        """Returns this broker's replica for a reader that accepts any replica; None if the leader should be asked."""
         ...
 
 
 class Partitions:
-    """The partitions of the cluster, as one broker reaches them."""
+    """The partitions of the cluster, as one broker accesses them."""
 
     def __init__(self, routing: Routing, purgatory: Purgatory, replicas: Replicas) -> None:
         self._routing = routing
@@ -89,58 +89,65 @@ class Partitions:
         self._replicas = replicas
 
     def handle(self, topic: str, partition: int) -> PartitionHandle:
-        """Returns a partition at its leader, for one request. Raises `UnknownTopic`, `UnknownPartition`,
-        `LeaderNotAvailable`."""
+        """Returns a handle of a partition, for one request, that asks its leader wherever that is. Raises
+        `UnknownTopic`, `UnknownPartition`, `LeaderNotAvailable`.
+        """
         return self._routing.partition(topic, partition)
 
     def led_here(self, topic: str, partition: int) -> LedPartition:
-        """Returns a partition that this broker leads, for clients that find the leaders themselves. Raises
-        `UnknownTopic`, `UnknownPartition`, `NotLeader`, `LeaderNotAvailable`."""
+        """Returns a partition that this broker leads, for clients that find leaders themselves (Kafka's protocol).
+        Raises `UnknownTopic`, `UnknownPartition`, `NotLeader`, `LeaderNotAvailable`.
+        """
         return self._routing.led_here(topic, partition)
 
     async def wait_until(self, is_ready: Callable[[], bool], watched: Iterable[Watchers], deadline_s: float) -> None:
-        """Returns when `is_ready()`, looked at whenever one of these partitions changes, or at the deadline (loop
-        time). Raises `Overloaded`."""
+        """Waits until `is_ready()` is true, checked whenever one of the watched partitions changes, or until the
+        deadline (loop time). Raises `Overloaded` if too many requests wait already.
+        """
         await self._purgatory.wait(watched, is_ready, deadline_s)
 
     def local_copy(self, partition_id: PartitionId) -> LocalCopy | None:
-        """This broker's own copy of a partition; None if it holds none, or cannot open it."""
+        """Returns this broker's replica of a partition; None if there is none or its log cannot be opened."""
         return self._replicas.local_copy(partition_id)
 
     def any_copy(self, partition_id: PartitionId) -> ReadHandle | None:
-        """Returns the copy for who would take any; None if the leader is to be asked."""
+        """Returns this broker's replica for a reader that accepts any replica; None if the leader should be asked."""
         return self._replicas.any_copy(partition_id)
 
     @staticmethod
     async def offsets_of(
         asked: Sequence[tuple[PartitionHandle | TidelogError, int | None]],
     ) -> list[Offsets | TidelogError]:
-        """Returns the extent of each partition and, for one with a timestamp (ms), the first record of that time or
-        later; or the error of that partition, also one that stands in its stead."""
+        """Returns the extent (log start, high watermark, log end) of each partition and, with a timestamp (ms), the
+        first record of that time or later; or the error of that partition. An error in place of a partition is returned
+        as it is.
+        """
         return await bulk_calls.offsets_of(asked)
 
     @staticmethod
     async def fingerprints_of(
         partitions: Sequence[PartitionHandle], producer_id: ProducerId
     ) -> list[int | TidelogError | None]:
-        """Returns the fingerprint that came to each partition under an idempotency key, by the producer id made from
-        the key; None if nothing did."""
+        """Returns for each partition the fingerprint of the request that was appended under an idempotency key, by the
+        producer id made from the key; None if there was none.
+        """
         return await bulk_calls.fingerprints_of(partitions, producer_id)
 
     async def wait_for_change(self, known: Sequence[tuple[PartitionHandle, int]], deadline_s: float) -> None:
-        """Returns when a high watermark differs from the one given with its partition, when a partition has an error
-        to tell, or at the deadline (loop time). Raises `Overloaded`."""
+        """Waits until the high watermark of any partition differs from the one given with it, a partition has an error,
+        or the deadline (loop time). Raises `Overloaded`.
+        """
         await bulk_calls.wait_for_change(known, self._purgatory, deadline_s)
 
     async def verify(self, node_id: int, query: VerifyQuery) -> VerifyReply:
-        """Reads and checks a part of the replica at one broker. Raises `NotFound`, `LeaderNotAvailable`."""
+        """Reads and verifies a part of one broker's replica. Raises `NotFound`, `LeaderNotAvailable`."""
         try:
             return await self._replicas.verifier.verify(node_id, query)
         except (PeerUnreachable, BrokerNotRegistered, PeerLost, TimeoutError):
             raise LeaderNotAvailable(f"broker {node_id} cannot be asked now") from None
 
     async def verify_files(self, node_id: int, query: VerifyFilesQuery) -> VerifyFilesReply:
-        """Reads and checks some of what one broker keeps besides logs. Raises `LeaderNotAvailable`, `Overloaded`."""
+        """Reads and verifies some of one broker's files besides logs. Raises `LeaderNotAvailable`, `Overloaded`."""
         try:
             return await self._replicas.files_verifier.verify(node_id, query)
         except (PeerUnreachable, BrokerNotRegistered, PeerLost, TimeoutError):
@@ -149,12 +156,15 @@ class Partitions:
     async def find_losses(
         self, topic: Topic, info: PartitionInfo, asked: tuple[int, int] | None, even_though: Sequence[int]
     ) -> LossReport:
-        """Asks all replicas what they have of the damaged batches in the offsets [start, end), or of all, and judges
-        what is lost. `even_though` are brokers that need not be asked. Raises `LeaderNotAvailable`,
-        `OffsetOutOfRange`."""
+        """Asks all replicas for the damaged batches in the offsets [start, end), or in all, and returns which offsets
+        are lost on every replica. Brokers in `even_though` may be unreachable. Raises `LeaderNotAvailable`,
+        `OffsetOutOfRange`.
+        """
         return await self._replicas.loss_finder.find(topic, info, asked, even_though)
 
     async def find_remains(self, topic: Topic, info: PartitionInfo, even_though: Sequence[int]) -> RemainsReport:
-        """Asks all replicas what is left of a partition whose votes, or in-sync replicas, are lost, and judges whether
-        it may go on from that. `even_though` are brokers that need not be asked. Raises `LeaderNotAvailable`."""
+        """Asks all replicas of a partition that lost its quorum or its in-sync replicas what they still have, and
+        returns whether the partition may continue from it. Brokers in `even_though` may be unreachable. Raises
+        `LeaderNotAvailable`.
+        """
         return await self._replicas.remains_finder.find(topic, info, even_though)

@@ -1,4 +1,4 @@
-"""Records as JSON objects, for listeners and for REST consumers alike."""
+"""Reads of records as JSON objects, re-exported for listeners."""
 
 from __future__ import annotations
 

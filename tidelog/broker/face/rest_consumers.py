@@ -1,4 +1,6 @@
-"""Requests to REST consumer instances, and their answers: the words of `BrokerFace.rest_consumers`."""
+"""Requests to REST consumer instances and their answers, re-exported for listeners (see
+`BrokerFace.rest_consumers`).
+"""
 
 from __future__ import annotations
 

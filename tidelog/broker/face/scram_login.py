@@ -1,7 +1,7 @@
-"""Logs a user in by SCRAM (`model/scram.py`), with the keys that were made when the password was set.
+"""Authenticates a user by SCRAM (`model/scram.py`), with the keys made when the password was set.
 
-An unknown user is answered like any other, with a salt that is always the same for one name, and refused at the end: so
-nobody learns who there is. Failures count as those of passwords do.
+An unknown user gets an ordinary first answer, with a salt that is always the same for that name, and is refused at the
+end, so that user names cannot be probed. Failures count as those of passwords do.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ NONCE_BYTES: Final = 18
 
 
 class ScramExchange:
-    """The login of one user; `first`, then `final`. The user is known when both have succeeded."""
+    """The server's side of one SCRAM login: `read_first`, `first`, then `final`."""
 
     def __init__(self, mechanism: str) -> None:
         self._mechanism = mechanism
         self._server: ServerFirst | None = None
         self.user: User | None = None
-        """The user whose keys are asked for; None if there is no such user, or none with keys."""
+        """The user who logs in; None if there is no such user, or it has no keys for this mechanism."""
         self.name = ""
 
     def read_first(self, message: bytes) -> str:
-        """Returns the name of who wants to log in. Raises `NotAuthenticated`."""
+        """Parses the client's first message and returns the user name. Raises `NotAuthenticated`."""
         self._first = read_first(message)
         self.name = self._first.user
         return self.name
 
     def first(self, user: User | None, secret: bytes, nonce: str) -> bytes:
-        """Returns the answer to the first message. `secret` is this broker's, for users that there are not."""
+        """Returns the server's first message. `secret` of this broker derives the salt of an unknown user."""
         stored_keys = [keys for keys in (user.scram if user is not None else ()) if keys.mechanism == self._mechanism]
         self.user = user if stored_keys else None
         keys = stored_keys[0] if stored_keys else _nobodys(self._mechanism, self.name, secret)
@@ -41,7 +41,7 @@ class ScramExchange:
         return self._server.text.encode()
 
     def final(self, message: bytes) -> bytes:
-        """Returns the answer to the last message. Raises `NotAuthenticated`."""
+        """Verifies the client's final message and returns the server's. Raises `NotAuthenticated`."""
         assert self._server is not None
         answer = verify_final(self._server, message)
         if answer is None or self.user is None:

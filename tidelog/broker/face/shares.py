@@ -1,15 +1,14 @@
-"""Shares: what one broker lets its clients use, by the cluster's quotas (`model/quotas.py`).
+"""Quota enforcement: what one broker lets its clients use, by the cluster's quotas (`model/quotas.py`).
 
-A quota is kept by each broker for itself, as in Kafka: who speaks to three of them may use it three times. Use that is
-asked for is judged by the debt of its bucket (`TokenBucket`): without a debt it passes at once; with one that ends
-within `DELAY_S_MAX` it is charged now and waits for that end; behind a longer one it is refused, and not charged. So
-within t seconds there passes, through however many connections,
+Each broker enforces a quota by itself, as in Kafka: a client of three brokers may use it three times. A use is judged
+by the debt of its token bucket: without debt it passes at once; with a debt that is paid off within `DELAY_S_MAX` it is
+charged now and waits until then; with a longer one it is refused and not charged. So the use within t seconds, over any
+number of connections, is
 
-    at most  rate x (t + BURST_S)  and what passed last
+    at most  rate x (t + BURST_S)  and the last use that passed
 
-Buckets are bounded in number: the one that was not asked for longest is forgotten, and begins full. Without quotas
-nothing here is asked but `are_set`. The connections of each user are counted as they are used (`hold`), from when there
-is any quota.
+The number of buckets is bounded: the least recently used one is dropped, and starts full again. Without quotas only
+`are_set` is called. The connections of each user are counted as they are used (`hold`), once there is any quota.
 """
 
 from __future__ import annotations
@@ -38,19 +37,19 @@ from tidelog.replication.token_bucket import TokenBucket
 BURST_S: Final = 1.0
 DELAY_S_MAX: Final = 1.0
 PACE_S_MAX: Final = 30.0
-"""A stream that has begun is held up for no longer at a time: it cannot be answered with a refusal any more."""
+"""Longest delay in seconds of one piece of a stream that has begun, which cannot be refused any more."""
 
 
 class Client(NamedTuple):
-    """The client whose share a request is charged to."""
+    """The principal and client id that a request's use is charged to."""
 
     principal: Principal
     client_id: str = ""
-    """The name that the client gives itself; empty if it gives none."""
+    """The client id that the client sent; empty if it sent none."""
 
 
 class Shares:
-    """The shares of one broker, over all its listeners."""
+    """Quota enforcement at one broker, over all its listeners."""
 
     def __init__(
         self,
@@ -59,7 +58,9 @@ class Shares:
         buckets_max: int,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """`quotas` tells those of the cluster, as this broker knows it."""
+        """`quotas` returns the cluster's quotas from this broker's metadata; `buckets_max` bounds the number of token
+        buckets.
+        """
         self._quotas = quotas
         self._now_s = now_s
         self._buckets_max = buckets_max
@@ -68,11 +69,11 @@ class Shares:
         self._table = QuotaTable(())
         self._buckets: OrderedDict[BucketName, TokenBucket] = OrderedDict()
         self._held: dict[str, int] = {}
-        """The number of connections of each user."""
+        """Number of open connections by user."""
         self.delayed: dict[str, int] = {}
-        """The number of uses that had to wait, by key."""
+        """Number of uses that were delayed, by quota key."""
         self.refused: dict[str, int] = {}
-        """The number of uses that were refused, by key."""
+        """Number of uses that were refused, by quota key."""
 
     @property
     def are_set(self) -> bool:
@@ -81,12 +82,13 @@ class Shares:
 
     @property
     def buckets(self) -> int:
-        """The number of buckets that are kept."""
+        """Number of token buckets in memory."""
         return len(self._buckets)
 
     async def use(self, key: str, caller: Client, amount: float, wait_s_max: float = DELAY_S_MAX) -> float:
-        """Charges a caller for what it is about to use, waits for its turn, and returns for how long. Raises
-        `QuotaExceeded` if that would take longer than `wait_s_max`; then nothing was charged."""
+        """Charges a client for what it is about to use, waits until its debt is paid off, and returns the seconds
+        waited. Raises `QuotaExceeded`, without charging, if that would take longer than `wait_s_max`.
+        """
         bucket_and_name = self._of_client(key, caller)
         if bucket_and_name is None:
             return 0.0
@@ -102,14 +104,15 @@ class Shares:
         return owed_s
 
     def charge(self, key: str, caller: Client, amount: float) -> None:
-        """Charges a caller for more of what it was let in with."""
+        """Charges a client for further use by a request that was already admitted, without waiting."""
         bucket_and_name = self._of_client(key, caller)
         if bucket_and_name is not None:
             bucket_and_name[0].spend(amount, self._now_s())
 
     def owed_s(self, key: str, caller: Client) -> float:
-        """Returns for how long a caller should use nothing more; a listener that does not read its connection meanwhile
-        needs to refuse nothing."""
+        """Returns the seconds for which a client should use nothing more. A listener that does not read its connection
+        meanwhile need not refuse anything.
+        """
         bucket_and_name = self._of_client(key, caller)
         owed_s = 0.0 if bucket_and_name is None else bucket_and_name[0].owed_s(self._now_s())
         if owed_s > 0:
@@ -117,13 +120,15 @@ class Shares:
         return owed_s
 
     def refuse_if_owing(self, key: str, caller: Client) -> None:
-        """Raises `QuotaExceeded` for a caller that would have to wait for too long whatever it uses next."""
+        """Raises `QuotaExceeded` for a client whose debt is longer than `DELAY_S_MAX`."""
         bucket_and_name = self._of_client(key, caller)
         if bucket_and_name is not None and (owed_s := bucket_and_name[0].owed_s(self._now_s())) > DELAY_S_MAX:
             raise self._refusal(bucket_and_name[1], bucket_and_name[0], owed_s)
 
     def admits_connection(self, address: str) -> bool:
-        """Charges an address for a connection that it has opened; False if it has opened too many."""
+        """Charges an address for a connection that it has opened. Returns False if it has opened connections too
+        often.
+        """
         quota = self._table_now().of_address(CONNECTION_CREATION_RATE, canonical_address(address))
         if quota is None:
             return True
@@ -136,8 +141,9 @@ class Shares:
         return True
 
     def hold(self, user: str) -> None:
-        """Counts a connection as this user's, until `release`. Raises `TooManyConnections` if it has as many as it may
-        have; then it is not counted."""
+        """Counts a connection for a user, until `release`. Raises `TooManyConnections`, without counting, if the user
+        has as many as its quota allows.
+        """
         count, quota = self._held.get(user, 0), self._table_now().of_client(CONNECTIONS, user, "")
         if quota is not None and count >= quota[1]:
             self.refused[CONNECTIONS] = self.refused.get(CONNECTIONS, 0) + 1
@@ -148,7 +154,7 @@ class Shares:
         self._held[user] = count + 1
 
     def release(self, user: str) -> None:
-        """Counts out a connection that is closed, or is another user's now."""
+        """Subtracts a connection of a user, which is closed or has another user now."""
         self._held[user] -= 1
         if not self._held[user]:
             del self._held[user]
@@ -166,7 +172,7 @@ class Shares:
         return self._table
 
     def _bucket(self, name: BucketName, rate: float) -> TokenBucket:
-        """Returns the bucket of this name, at this rate; its debt outlives a change of the rate."""
+        """Returns the token bucket of this name and sets its rate, keeping its debt."""
         now_s = self._now_s()
         bucket = self._buckets.get(name)
         if bucket is None:
@@ -191,55 +197,59 @@ class Shares:
 
 
 class Share:
-    """The part of its caller's share that one request uses."""
+    """The quota use of one request."""
 
     __slots__ = ("_caller", "_produces", "_shares", "waited_s")
 
     def __init__(self, shares: Shares, caller: Client, *, produces: bool) -> None:
-        """`produces`: its body counts as records that are produced."""
+        """`produces` is True if the request's body counts as produced bytes."""
         self._shares = shares
         self._caller = caller
         self._produces = produces
         self.waited_s = 0.0
-        """The seconds for which the request was held up so far."""
+        """Seconds for which the request was delayed so far."""
 
     @property
     def waited_ms(self) -> str:
-        """Returns `waited_s` as Kafka tells it: `throttle_time_ms`."""
+        """Returns `waited_s` in ms, rounded up, as Kafka reports it (`throttle_time_ms`)."""
         return str(math.ceil(self.waited_s * 1000))
 
     async def use(self, key: str, amount: float) -> None:
-        """Charges the caller, and waits, as `Shares.use` does. Raises `QuotaExceeded`."""
+        """Charges the client for `amount` under the quota `key`, and waits until its debt is paid off. Raises
+        `QuotaExceeded`.
+        """
         self.waited_s += await self._shares.use(key, self._caller, amount)
 
     async def mutate(self, count: int) -> None:
-        """Charges for topics, partitions or groups that are about to be made or deleted. Raises `QuotaExceeded`."""
+        """Charges for the creation or deletion of topics, partitions or groups. Raises `QuotaExceeded`."""
         await self.use(CONTROLLER_MUTATION_RATE, count)
 
     async def send(self, size: int) -> None:
-        """Charges for record data that is about to be sent. Raises `QuotaExceeded`."""
+        """Charges for record data to be sent to the client. Raises `QuotaExceeded`."""
         await self.use(CONSUMER_BYTE_RATE, size)
 
     async def send_more(self, size: int) -> None:
-        """Charges for more record data that is about to be sent. Raises `QuotaExceeded` if that has to wait for too
-        long even for a stream."""
+        """Charges for a further piece of a streamed answer. Raises `QuotaExceeded` if it would have to wait longer than
+        `PACE_S_MAX`.
+        """
         self.waited_s += await self._shares.use(CONSUMER_BYTE_RATE, self._caller, size, PACE_S_MAX)
 
     def refuse_to_send(self) -> None:
-        """Raises `QuotaExceeded` if no record data could be sent in good time."""
+        """Raises `QuotaExceeded` if the client's debt is too long to send it record data."""
         self._shares.refuse_if_owing(CONSUMER_BYTE_RATE, self._caller)
 
     async def take(self, size: int) -> None:
-        """Charges for a body that is about to be read, or its first piece. Raises `QuotaExceeded`."""
+        """Charges for a body to be read, or its first piece. Raises `QuotaExceeded`."""
         if self._produces:
             await self.use(PRODUCER_BYTE_RATE, size)
 
     def take_more(self, size: int) -> None:
-        """Charges for another piece of a body, which counts as one with the first: it is not refused half-way."""
+        """Charges for a further piece of a body, without waiting: the body was admitted with its first piece."""
         if self._produces:
             self._shares.charge(PRODUCER_BYTE_RATE, self._caller, size)
 
     async def take_on(self, size: int) -> None:
-        """Charges for another piece of a stream. Raises `QuotaExceeded` if that has to wait for too long even for a
-        stream."""
+        """Charges for a further piece of a streamed body. Raises `QuotaExceeded` if it would have to wait longer than
+        `PACE_S_MAX`.
+        """
         self.waited_s += await self._shares.use(PRODUCER_BYTE_RATE, self._caller, size, PACE_S_MAX)

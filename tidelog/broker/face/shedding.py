@@ -1,12 +1,12 @@
-"""Shedding: what a listener does not begin because there is more to do than can be done.
+"""Load shedding: which requests a listener refuses because there is more work than the broker can do.
 
-Requests are of classes, each with its own `DelayGate`, so that a flood of one kind leaves the others served; beside
-these the `Brake` refuses whole classes while the event loop runs late. What holds the cluster together is of no class
-and always served: replication, which comes over other connections anyway, the heartbeats and commits of groups, and the
-metadata by which a client finds a broker that has less to do.
+Each request class has its own `DelayGate`, so that a flood of one class leaves the others served; in addition the
+`Brake` refuses whole classes while the event loop runs late. Requests that keep the cluster working have no class and
+are always served: replication (which uses other connections anyway), the heartbeats and commits of groups, and the
+metadata by which a client finds a less busy broker.
 
-A read that would wait for data is refused rather than answered at once with nothing: whoever is told that there is
-nothing asks again at once, whoever is told to come later does not.
+A long poll is refused instead of being answered at once without records: a client that gets an empty answer asks again
+at once, while a client that gets an error with a delay waits.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from tidelog.model.errors import Overloaded
 
 
 class RequestClass(enum.StrEnum):
-    """The classes of requests: each is shed by itself."""
+    """The classes of requests, each of which is shed by itself."""
 
     PRODUCE = "produce"
     READ = "read"
     LONG_POLL = "long poll"
-    """A read that waits if there is nothing yet."""
+    """A read that waits for records if there are none yet."""
     ADMIN = "admin"
 
 
@@ -35,11 +35,11 @@ BRAKED_FROM: Final = {
     RequestClass.ADMIN: 2,
     RequestClass.PRODUCE: 3,
 }
-"""The level of the brake at which a class is refused."""
+"""The level of the `Brake` from which each class is refused."""
 
 
 class Shedding:
-    """The gates and the brake of one listener."""
+    """The delay gates and the brake of one listener."""
 
     def __init__(self, wait_s_max: float, interval_s: float, lag_s_max: float) -> None:
         self._wait_s_max = wait_s_max
@@ -47,10 +47,10 @@ class Shedding:
         self._gates = {kind: DelayGate(wait_s_max, interval_s) for kind in RequestClass}
         self.brake = Brake(lag_s_max)
         self.shed = {(kind, cause): 0 for kind in RequestClass for cause in ("wait", "lag")}
-        """The number of requests that were refused, by class and cause."""
+        """Number of refused requests by class and cause: its own wait, or the lag of the event loop."""
 
     def refuse_late(self, kind: RequestClass, waited_s: float, now_s: float) -> None:
-        """Raises `Overloaded` if a request that has waited `waited_s` for its turn must not be begun."""
+        """Raises `Overloaded` if a request that has waited `waited_s` in its queue must not be served."""
         if self.brake.level >= BRAKED_FROM[kind]:
             self.shed[kind, "lag"] += 1
             raise Overloaded(

@@ -21,20 +21,22 @@ __all__ = ["BUCKETS_S", "ControllerStatistics", "Histogram", "Stages", "Statisti
 
 
 class ControllerStatistics(Protocol):
-    """A broker's knowledge of the cluster's controller."""
+    """The cluster's controller as one broker sees it."""
 
     @property
     def is_controller(self) -> bool:
-        """True if this broker decides for the cluster."""
+        """True if this broker is the active controller."""
         ...
 
     @property
     def controller_changes(self) -> int:
-        """The number of times that this broker has learned of another active controller."""
+        """Number of times that this broker has seen the active controller change."""
         ...
 
     def metadata_lags(self) -> dict[NodeId, int]:
-        """Returns by how many records each live broker is behind; empty unless this broker is the active controller."""
+        """Returns the number of metadata records by which each live broker is behind; empty unless this broker is the
+        active controller.
+        """
         ...
 
 
@@ -55,41 +57,41 @@ class Statistics:
         self.controller = controller
         self.counts = counts
         self.peers = peers
-        """The other brokers, and what was said to them."""
+        """The peer transport, with counts of the messages to other brokers."""
         self.group_lags = group_lags
-        """How far the groups that this broker coordinates are behind."""
+        """Lags of the consumer groups that this broker coordinates."""
         self.time = time
-        """Holds this machine's clock against those of the others."""
+        """The broker's clock, with its offset from the other brokers' clocks."""
         self.fsync_rounds = fsync_rounds
         self._data = data
         self._groups = groups
 
     @property
     def led(self) -> Mapping[PartitionId, LedPartition]:
-        """The partitions that this broker leads and could open."""
+        """The partitions that this broker leads and whose logs are open."""
         return self._data.replicas.partitions
 
     @property
     def opening(self) -> int:
-        """Partitions whose logs this broker is to open, led or not, and has not yet."""
+        """Number of replicas on this broker whose logs are not open yet, led or not."""
         return self._data.opening
 
     @property
     def damaged_ranges(self) -> int:
-        """Ranges of offsets that are damaged on this broker's disk, and not repaired yet."""
+        """Number of damaged offset ranges on this broker's disk that are not repaired yet."""
         return self._data.damaged_ranges
 
     @property
     def waiting(self) -> Mapping[tuple[str, int], WaitingPartition]:
-        """The partitions of which something is damaged here, by topic and number."""
+        """The partitions with damage on this broker that waits for repair, by topic and number."""
         return self._data.waiting()
 
     @property
     def scrubbed_ago_s(self) -> float:
-        """The age of the oldest scrub: for how long one of the logs has not been read through."""
+        """Seconds since the least recently scrubbed log of this broker was verified."""
         return self._data.scrubber.oldest_s()
 
     @property
     def group_coordinators(self) -> int:
-        """Partitions of `__consumer_offsets` that this broker coordinates."""
+        """Number of partitions of `__consumer_offsets` that this broker coordinates."""
         return len(self._groups.loaded)

@@ -1,4 +1,4 @@
-"""Waits of requests. Each ends by itself, at its deadline, or when the listener of the request shuts down."""
+"""Waits of requests: each ends by itself, at its deadline, or when the request's listener shuts down."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from types import TracebackType
 
 
 class Wait:
-    """A wait of a request, as an asynchronous context; see `Waits.until`."""
+    """The async context of one wait, made by `Waits.until`."""
 
     __slots__ = ("_all", "_timeout")
 
@@ -31,7 +31,7 @@ class Wait:
 
 
 class Waits:
-    """The requests that wait for something to happen, so that a shutdown can end all waits early."""
+    """The waits of a listener's requests, so that a shutdown can end all of them early."""
 
     def __init__(self) -> None:
         self._timeouts: dict[asyncio.Timeout, None] = {}
@@ -42,16 +42,17 @@ class Waits:
 
     @property
     def is_ended(self) -> bool:
-        """True once the listener shuts down: nobody should begin to wait any more."""
+        """True once the listener shuts down: requests should not begin to wait any more."""
         return self._is_ended
 
     def until(self, deadline_s: float) -> Wait:
-        """Returns an async context: what is inside ends at `deadline_s` (loop time) or at the shutdown, if it has not
-        by itself; all three look the same from outside."""
+        """Returns an async context whose body is cancelled at `deadline_s` (loop time) or at the shutdown. The context
+        never raises `TimeoutError`: all ways to end look the same from outside.
+        """
         return Wait(self._timeouts, asyncio.timeout_at(0 if self._is_ended else deadline_s))
 
     def end_all(self) -> None:
-        """Ends all waits now, and those to come as they begin."""
+        """Ends all waits now, and later ones as soon as they begin."""
         self._is_ended = True
         for timeout in list(self._timeouts):
             if not timeout.expired():

@@ -1,4 +1,4 @@
-"""Work of listeners that takes longer than the event loop may be held."""
+"""Work of listeners that takes longer than the event loop may be blocked, re-exported for listeners."""
 
 from __future__ import annotations
 

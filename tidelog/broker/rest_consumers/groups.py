@@ -31,7 +31,9 @@ class Coordinator(Protocol):
         ...
 
     def has_news(self, request: Heartbeat) -> bool:
-        """Returns True if the answer to this heartbeat would change the member's epoch or assignment."""
+        """Returns True if the answer to this heartbeat may bring the member a new epoch, a new assignment or an
+        error.
+        """
         ...
 
 

@@ -153,8 +153,8 @@ class Keeper:
                     await self.close(instance, is_wanted=False)
 
     def is_told_all(self, instance: Instance) -> bool:
-        """Returns True if the instance's member needs no heartbeat now: it is no member, or its assignment and epoch
-        would not change.
+        """Returns True if the instance's member needs no heartbeat now: it is no member, or nothing would be new to
+        it.
         """
         is_member = instance.description is not None and instance.what.is_subscribed
         return not (is_member and instance.is_dirty and self._membership.has_news(instance))

@@ -21,8 +21,8 @@ from tidelog.model.errors import FencedMember, UnknownMember
 from tidelog.model.groups import JOIN, LEAVE, Heartbeat, HeartbeatAnswer, pairs
 
 ROUNDS_MAX: Final = 8
-"""Maximum number of heartbeats in a row, while each answer brings a new assignment. After that the next change of the group
-continues.
+"""Maximum number of heartbeats in a row, while each answer brings a new assignment. After that the next change of the
+group continues.
 """
 
 
@@ -79,7 +79,7 @@ class Membership:
         instance.wake()
 
     def has_news(self, instance: Instance) -> bool:
-        """Returns True if the answer to a heartbeat would change the member's epoch or assignment."""
+        """Returns True if the answer to a heartbeat may bring the member a new epoch, a new assignment or an error."""
         return instance.home.has_news(self._heartbeat(instance))
 
     async def _beat(self, instance: Instance) -> HeartbeatAnswer:

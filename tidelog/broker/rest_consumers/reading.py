@@ -38,8 +38,8 @@ DECODED_BYTES_MAX: Final = 64 << 20
 BUDGET_BYTES: Final = 64 << 20
 """Memory for record data of all instances' reads on a broker, in bytes."""
 LOSSES_TOLD_MAX: Final = 16
-"""Maximum number of accepted losses (offset ranges that an operator declared lost) that one read skips: a response header names
-each.
+"""Maximum number of accepted losses (offset ranges that an operator declared lost) that one read skips: a response
+header names each.
 """
 LOOK_AGAIN_S: Final = 0.25
 """Seconds until a read asks again about a partition whose leader could not be asked."""

@@ -26,7 +26,9 @@ PACE_S: Final = 0.05
 changes.
 """
 AT_ONCE: Final = 32
-"""Maximum number of heartbeats sent at the same time, so that an instance whose lock is taken does not hold up all others."""
+"""Maximum number of heartbeats sent at the same time, so that an instance whose lock is taken does not hold up all
+others.
+"""
 
 logger = structlog.get_logger("tidelog.rest-consumers")
 

@@ -1,4 +1,4 @@
-"""The way from a request to the leader of its partition: leader look-up, forwarding, fan-out to many leaders.
+"""Routing of requests to partition leaders: leader look-up, forwarding to another broker, fan-out to many leaders.
 
-Listeners see a partition through a handle; only this room knows whether its leader is this broker.
+Listeners see a partition as a handle; only this package knows whether its leader is this broker.
 """

@@ -1,4 +1,6 @@
-"""Questions about many partitions at once: answered here where this broker leads, one request to each other leader."""
+"""Requests about many partitions at once: answered locally for partitions that this broker leads, with one request to
+each other leader.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +23,16 @@ from tidelog.model.ids import ProducerId
 P = TypeVar("P", bound=PartitionHandle | TidelogError)
 
 PATIENCE_S: Final = 1.0
-"""How long a leader is looked for. A partition that cannot be asked about must not hold back the others for longer."""
+"""Seconds for which a missing leader is looked for. A partition without a leader must not delay the answers about the
+others for longer.
+"""
 
 
 async def offsets_of(
     asked: Sequence[tuple[PartitionHandle | TidelogError, int | None]],
 ) -> list[Offsets | TidelogError]:
-    """Returns the extent of each partition, and if it comes with a timestamp (ms) the first record of that time or
-    later; or the error why not. An error in place of a partition is passed on.
+    """Returns the extent (log start, high watermark, log end) of each partition and, with a timestamp (ms), the first
+    record of that time or later; or the error of that partition. An error in place of a partition is returned as it is.
     """
     asked = [(_direct(partition), timestamp_ms) for partition, timestamp_ms in asked]
     remote_answers: list[Offsets | TidelogError | None] = [None] * len(asked)
@@ -51,7 +55,9 @@ async def offsets_of(
 async def _ask_again(
     questions: Sequence[tuple[PartitionHandle | TidelogError, int | None]], answers: list[Offsets | TidelogError]
 ) -> None:
-    """Asks leaders on this broker again that are about to be elected, once they are."""
+    """Repeats the question for partitions whose leader is this broker but is not elected yet, once the election is
+    over.
+    """
     deadline_s = _patience_ends_s()
     for number, (partition, timestamp_ms) in enumerate(questions):
         if isinstance(partition, LedPartition) and isinstance(answers[number], LeaderNotAvailable):
@@ -71,8 +77,8 @@ async def _offsets_here(partition: PartitionHandle | TidelogError, timestamp_ms:
 async def fingerprints_of(
     partitions: Sequence[PartitionHandle], producer_id: ProducerId
 ) -> list[int | TidelogError | None]:
-    """Returns the fingerprint of the request that came to each partition under an idempotency key, by the producer id
-    made from it; None if none came.
+    """Returns for each partition the fingerprint of the request that was appended under an idempotency key, by the
+    producer id made from the key; None if there was none.
     """
     partitions = [_direct(partition) for partition in partitions]
     remote = [partition for partition in partitions if isinstance(partition, RemotePartition)]
@@ -90,8 +96,9 @@ async def fingerprints_of(
 async def wait_for_change(
     known: Sequence[tuple[PartitionHandle, int]], purgatory: Purgatory, deadline_s: float
 ) -> None:
-    """Returns when the high watermark of any of these partitions is not the one that came with it, when there is an
-    error to tell of one, or at the deadline (loop time). Raises `Overloaded` if too many wait already."""
+    """Waits until the high watermark of any of these partitions differs from the one given with it, a partition has an
+    error, or the deadline (loop time). Raises `Overloaded` if too many requests wait already.
+    """
     known = [(_direct(partition), end) for partition, end in known]
     local = [(partition, end) for partition, end in known if isinstance(partition, LedPartition)]
     remote = [(partition, end) for partition, end in known if isinstance(partition, RemotePartition)]
@@ -118,7 +125,9 @@ async def wait_for_change(
 async def wait_for_local_change(
     known: Sequence[tuple[LedPartition, int]], purgatory: Purgatory, deadline_s: float
 ) -> None:
-    """Waits as `wait_for_change` does, for partitions that this broker leads."""
+    """Waits as `wait_for_change` does, for partitions that this broker leads: until a high watermark differs from the
+    one given, or the deadline (loop time).
+    """
     await purgatory.wait(
         [partition.watchers for partition, _ in known],
         lambda: any(partition.high_watermark != end for partition, end in known),
@@ -136,7 +145,7 @@ async def _wait_at(leader: PeerLeader, ends: Sequence[tuple[Addressed, int]], de
 
 
 async def first_of(waits: Sequence[Coroutine[Any, Any, None]]) -> None:
-    """Returns, or raises, when the first of these does; ends the others."""
+    """Runs the coroutines until the first has ended, and cancels the others. Raises that one's error."""
     loop = asyncio.get_running_loop()
     tasks = [loop.create_task(wait) for wait in waits]
     try:
@@ -151,7 +160,7 @@ async def first_of(waits: Sequence[Coroutine[Any, Any, None]]) -> None:
 
 
 def _direct(partition: P) -> P | LedPartition:
-    """Returns what the handle stands for, if that is led here still."""
+    """Returns the local partition behind a handle if this broker still leads it and it is readable; else the handle."""
     return partition.led if isinstance(partition, LedHere) and partition.led.is_readable else partition
 
 

@@ -1,7 +1,8 @@
-"""Questions about many partitions that other brokers lead: one request to each leader, all at the same time.
+"""Requests about many partitions that other brokers lead: one request to each leader, all at the same time.
 
-What went to the wrong broker, or to nobody, is asked again as `LeaderCalls.reach` does for one partition; what a leader
-said stands. An answer is never held back by a leader that is out of reach for longer than the deadline.
+A partition is asked about again, as `LeaderCalls.reach` does for one partition, if the request reached a broker that
+does not lead it or no broker at all; any other answer of a leader is final. A leader that is out of reach delays the
+result until the deadline at most.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ AskPeer = Callable[[PeerLeader, list[tuple[int, Addressed]]], Awaitable[Sequence
 
 @dataclass(frozen=True, slots=True)
 class FanOut(Generic[T]):
-    """A question about each of `targets`. Both ways of asking get positions in `targets`."""
+    """One question about each of `targets` (partitions). `ask_here` and `ask_peer` get indexes into `targets`."""
 
     calls: LeaderCalls
     targets: Sequence[Target]
@@ -36,7 +37,7 @@ class FanOut(Generic[T]):
     ask_peer: AskPeer[T]
 
     async def run(self, deadline_s: float) -> list[T | TidelogError]:
-        """Asks, and returns an answer or an error for each target, in their order."""
+        """Asks about all targets, and returns an answer or an error for each, in their order."""
         pauses = Pauses(deadline_s)
         answers: dict[int, T | TidelogError] = {}
         pending: list[int] = list(range(len(self.targets)))
@@ -58,7 +59,9 @@ class FanOut(Generic[T]):
     async def _round(
         self, pending: Sequence[int], answers: dict[int, T | TidelogError], deadline_s: float
     ) -> dict[int, int | None]:
-        """Asks once, and notes the answers. Returns the leader epochs that were tried."""
+        """Asks once about the `pending` targets and stores the results in `answers`. Returns the leader epoch in which
+        each target was asked.
+        """
         tried_epochs = {number: self.calls.epoch(self.targets[number]) for number in pending}
         leaders: dict[int, PeerLeader] = {}
         questions: dict[int, list[tuple[int, Addressed]]] = {}
@@ -92,7 +95,9 @@ class FanOut(Generic[T]):
 async def fan_out_offsets(
     calls: LeaderCalls, asked: Sequence[tuple[Target, int | None]], deadline_s: float
 ) -> list[Offsets | TidelogError]:
-    """Returns the extents of partitions, and for those with a timestamp (ms) the first record of that time or later."""
+    """Returns the extent (log start, high watermark, log end) of each partition and, with a timestamp (ms), the first
+    record of that time or later; or the error of that partition.
+    """
 
     async def here(number: int, partition: LedPartition) -> Offsets:
         await partition.wait_for_end(deadline_s)
@@ -107,8 +112,8 @@ async def fan_out_offsets(
 async def fan_out_fingerprints(
     calls: LeaderCalls, targets: Sequence[Target], producer_id: ProducerId, deadline_s: float
 ) -> list[int | TidelogError | None]:
-    """Returns the fingerprint of the request that came to each partition under an idempotency key, by the producer id
-    made from it.
+    """Returns for each partition the fingerprint of the request that was appended under an idempotency key, by the
+    producer id made from the key.
     """
 
     async def here(_number: int, partition: LedPartition) -> int | None:
@@ -121,6 +126,8 @@ async def fan_out_fingerprints(
 
 
 async def offsets_at(partition: PartitionHandle, timestamp_ms: int | None) -> Offsets:
-    """Returns the extent of one partition, and the record that a look-up by time finds. Raises as these."""
+    """Returns the extent of one partition and, if a timestamp (ms) is given, the first record of that time or later.
+    Raises as `PartitionHandle.extent` and `offset_for_timestamp`.
+    """
     record = None if timestamp_ms is None else await partition.offset_for_timestamp(timestamp_ms)
     return Offsets(await partition.extent(), record)

@@ -1,14 +1,15 @@
-"""The leader's side of forwarding: serves what other brokers' clients want of the partitions that this broker leads.
+"""The leader's side of forwarding: serves requests that other brokers forward for partitions that this broker leads.
 
-Never forwards: a partition that is not led here is refused with `NotLeader`, whatever this broker believes to know of
-its lookup, so that no two brokers that disagree can send a request in circles. The caller decides what to do next.
+A request is never forwarded twice: a partition that this broker does not lead is refused with `NotLeader`, whatever the
+local metadata say. So two brokers that disagree cannot send a request in circles, and the sender decides what to do
+next.
 
-The caller's image may be ahead of what is in force here: the caller has already heard that this broker leads. Then the
-request waits until that is in force, `CATCH_UP_S` at most, instead of being refused for what is about to be true. So it
-does for a log that is on its way open; after that the caller is told to ask again.
+The sender's metadata may be newer than what this broker has applied to its replicas: the sender already knows that this
+broker leads. Then the request waits for the replicas, `CATCH_UP_S` at most, instead of being refused. It waits as long
+for a log that is being opened; after that the sender gets `NotLeader` and tries again.
 
-Bounded: the batches of requests under way count against a budget (`Overloaded`), one answer holds at most
-`READ_BYTES_MAX`, waits count with those of clients, and everything ends at the caller's deadline.
+Bounds: the batches of requests under way count against a budget (`Overloaded`), one answer holds at most
+`READ_BYTES_MAX`, waits count with those of local clients, and every request ends at the sender's deadline.
 """
 
 from __future__ import annotations
@@ -47,14 +48,16 @@ from tidelog.model.ids import PartitionId, ProducerId, TopicId
 from tidelog.transport.peer import Answer
 
 PRODUCE_BYTES_MAX: Final = 128 << 20
-"""Batches that other brokers have forwarded here and that are not answered yet. One request always fits."""
+"""Bytes of batches that other brokers have forwarded here and that are not answered yet. A single request always
+fits.
+"""
 READ_BYTES_MAX: Final = 32 << 20
-"""The bytes at most of a forwarded read; a single larger batch is answered all the same."""
+"""Maximum bytes of a forwarded read; a single larger batch is returned all the same."""
 CATCH_UP_S: Final = 2.0
 
 
 class ForwardedRequests:
-    """Answers the requests of `forwarding_messages`."""
+    """Answers the requests of `forwarding_messages`, which other brokers send to this one as the leader."""
 
     def __init__(self, lookup: LeaderLookup, purgatory: Purgatory) -> None:
         self._lookup = lookup
@@ -62,7 +65,7 @@ class ForwardedRequests:
         self._budget = ByteBudget(PRODUCE_BYTES_MAX, "requests forwarded by other brokers")
 
     async def handle(self, message: msgspec.Struct, payload: memoryview) -> Answer:
-        """Answers one request. Raises the `TidelogError` that the caller's client is to be told."""
+        """Answers one forwarded request. Raises the `TidelogError` that the forwarding broker returns to its client."""
         match message:
             case ForwardProduce():
                 return await self._produce(message, payload)
@@ -178,8 +181,9 @@ class ForwardedRequests:
     # -- which partitions --------------------------------------------------------------------------------------------
 
     async def led(self, addressed: Addressed, deadline_s: float) -> LedPartition:
-        """Returns a partition that this broker leads, as the caller believes. Raises `NotLeader`, or another definite
-        error."""
+        """Returns a partition that this broker leads, in the epoch that the sender names or a later one. Raises
+        `NotLeader`, or another definite error.
+        """
         (partition,) = await self._led_of_many([addressed], deadline_s)
         if isinstance(partition, TidelogError):
             raise partition
@@ -188,8 +192,9 @@ class ForwardedRequests:
     async def _led_of_many(
         self, addresses: Sequence[Addressed], deadline_s: float
     ) -> list[LedPartition | TidelogError]:
-        """Returns the partitions, or the errors why they are not served here. Waits for the image if the caller's is
-        newer."""
+        """Returns each partition, or the error why it is not served here. Waits for this broker's metadata if the
+        sender's are newer, and for logs that are being opened.
+        """
         partitions = [self._find(addressed) for addressed in addresses]
         newest = max((addressed.position for addressed in addresses), default=0)
         if newest > self._lookup.position_in_force and any(

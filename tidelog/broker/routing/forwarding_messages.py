@@ -1,10 +1,11 @@
-"""Messages of one broker to another about partitions that the other leads: forwarded requests of clients.
+"""Messages from one broker to another about partitions that the other leads: forwarded client requests.
 
-Each request names its partitions by `Addressed`: what, and in which state of the cluster the caller believes that the
-callee leads it. Record batches travel behind the message, as they are; so do the batches of an answer. An error crosses
-as the error it is (`transport.peer.errors`); in an answer about many partitions, each has its own `Refusal`.
+Each request names its partitions by `Addressed`: the partition, and the leader epoch and metadata position by which the
+sender believes that the receiver leads it. Record batches follow the message as they are, in requests and in answers.
+An error is sent as its code and message (`transport.peer.errors`); an answer about many partitions has a `Refusal` for
+each that failed.
 
-Nothing here can be forwarded again: an `Addressed` partition is served by its leader or refused with `NotLeader`.
+No message here is forwarded again: the receiver serves an `Addressed` partition or refuses it with `NotLeader`.
 """
 
 from __future__ import annotations
@@ -19,32 +20,36 @@ from tidelog.transport.errors import error_from_code
 
 
 class Addressed(msgspec.Struct, frozen=True, array_like=True):
-    """A partition, and what the caller's image said of it."""
+    """A partition, with its leader epoch in the sender's metadata."""
 
     topic: str
     topic_id: str
     partition: Int64
     leader_epoch: Int64
     position: Int64
-    """The metadata position of the caller's image. A callee with an older image lets it catch up before it refuses."""
+    """The metadata position that the sender has applied. A receiver that is behind it waits until it has caught up
+    before it refuses.
+    """
 
 
 class ForwardProduce(msgspec.Struct, frozen=True, tag=True):
-    """Has the leader append the batches that follow, all or none. Answered by `Produced`."""
+    """Asks the leader to append the batches that follow, all or none. Answered by `Produced`."""
 
     partition: Addressed
     acks: Int64
     timeout_ms: Int64
     idempotency: tuple[Int64, Int64] | None
-    """The producer id made from an idempotency key, and the fingerprint of the content."""
+    """The producer id made from an idempotency key, and the fingerprint of the request's content."""
     expected_end: Int64 | None = None
-    """The offset at which the last batch must end; otherwise nothing is appended."""
+    """The offset that must follow the last batch once it is appended; otherwise nothing is appended. None: any."""
     is_own: bool = False
-    """True for a record of a broker itself, to the topic to which all brokers write."""
+    """True for a record that the broker itself writes to an internal topic that all brokers write to (the audit
+    log).
+    """
 
 
 class Produced(msgspec.Struct, frozen=True, tag=True):
-    """A `ProduceReceipt`."""
+    """The answer to `ForwardProduce`: the fields of a `ProduceReceipt`."""
 
     batches: list[tuple[Natural | None, Natural | None]]
     leader_epoch: NaturalOrNone
@@ -54,7 +59,7 @@ class Produced(msgspec.Struct, frozen=True, tag=True):
 
 
 class ForwardDeletion(msgspec.Struct, frozen=True, tag=True):
-    """Has the leader delete the committed records below `offset`. Answered by an empty answer."""
+    """Asks the leader to delete the committed records below `offset` (DeleteRecords). The answer is empty."""
 
     partition: Addressed
     offset: Int64
@@ -62,7 +67,9 @@ class ForwardDeletion(msgspec.Struct, frozen=True, tag=True):
 
 
 class ForwardRead(msgspec.Struct, frozen=True, tag=True):
-    """Asks for committed batches from the one with `offset` on. Answered by `BatchesRead` and the batches."""
+    """Asks for committed batches from the one with `offset` on. Answered by `BatchesRead`, with the batches behind
+    it.
+    """
 
     partition: Addressed
     offset: Int64
@@ -71,7 +78,7 @@ class ForwardRead(msgspec.Struct, frozen=True, tag=True):
 
 
 class BatchesRead(msgspec.Struct, frozen=True, tag=True):
-    """`FetchedBatches`, whose data follows."""
+    """The answer to `ForwardRead`: the fields of `FetchedBatches`, whose batches follow the message."""
 
     next_offset: Natural
     log_start_offset: Natural
@@ -83,7 +90,7 @@ class BatchesRead(msgspec.Struct, frozen=True, tag=True):
 
 
 class ForwardDataWait(msgspec.Struct, frozen=True, tag=True):
-    """Waits until `bytes_min` committed bytes lie behind `offset`. Answered then, by an empty answer."""
+    """Waits until `bytes_min` committed bytes lie behind `offset`. The answer is empty."""
 
     partition: Addressed
     offset: Int64
@@ -92,16 +99,17 @@ class ForwardDataWait(msgspec.Struct, frozen=True, tag=True):
 
 
 class ForwardChangeWait(msgspec.Struct, frozen=True, tag=True):
-    """Waits until the high watermark of any of these is not the one given, or one is not led here. Answered then, by an
-    empty answer."""
+    """Waits until the high watermark of any of these partitions differs from the one given, or the receiver does not
+    lead one of them. The answer is empty.
+    """
 
     known: list[tuple[Addressed, Int64]]
     timeout_ms: Int64
 
 
 class ForwardOffsets(msgspec.Struct, frozen=True, tag=True):
-    """Asks where partitions begin and end, and for those that come with a timestamp (ms) the first record of that time
-    or later. Answered by `OffsetsFound` (Kafka: ListOffsets).
+    """Asks for the log start, high watermark and log end of partitions and, with a timestamp (ms), for the first record
+    of that time or later (Kafka: ListOffsets). Answered by `OffsetsFound`.
     """
 
     asked: list[tuple[Addressed, Int64 | None]]
@@ -109,7 +117,7 @@ class ForwardOffsets(msgspec.Struct, frozen=True, tag=True):
 
 
 class Refusal(msgspec.Struct, frozen=True, array_like=True):
-    """Why there is no answer about one partition of many."""
+    """The error of one partition in an answer about many: its code and message."""
 
     code: Natural
     message: str
@@ -123,7 +131,9 @@ class Refusal(msgspec.Struct, frozen=True, array_like=True):
 
 
 class OffsetsEntry(msgspec.Struct, frozen=True):
-    """An `Extent`, and offset and timestamp of the record that was looked for, if there is one; or why not."""
+    """The extent of a partition, with offset and timestamp of the record that was looked for, if there is one; or a
+    refusal.
+    """
 
     log_start_offset: NaturalOrNone = -1
     high_watermark: NaturalOrNone = -1
@@ -135,14 +145,14 @@ class OffsetsEntry(msgspec.Struct, frozen=True):
 
 
 class OffsetsFound(msgspec.Struct, frozen=True, tag=True):
-    """The offsets of each partition asked for, in their order."""
+    """The offsets of each requested partition, in the order of the request."""
 
     entries: list[OffsetsEntry]
 
 
 class ForwardFingerprints(msgspec.Struct, frozen=True, tag=True):
-    """Asks for the fingerprint of the request that came to these partitions under an idempotency key, by the producer
-    id made from it. Answered by `Fingerprints`.
+    """Asks for the fingerprint of the request that was appended to each partition under an idempotency key, by the
+    producer id made from the key. Answered by `Fingerprints`.
     """
 
     partitions: list[Addressed]
@@ -151,7 +161,9 @@ class ForwardFingerprints(msgspec.Struct, frozen=True, tag=True):
 
 
 class Fingerprints(msgspec.Struct, frozen=True, tag=True):
-    """The fingerprint for each partition, in their order; null if nothing came, and a refusal if that is not known."""
+    """The fingerprint for each partition, in the order of the request; null if nothing was appended, a refusal if that
+    is not known.
+    """
 
     found: list[Int64 | Refusal | None]
 
@@ -169,4 +181,4 @@ FORWARDING_MESSAGES: Final = (
     ForwardFingerprints,
     Fingerprints,
 )
-"""All messages of this page: a peer node has to know them."""
+"""All message types of this module, to be registered with the peer transport."""

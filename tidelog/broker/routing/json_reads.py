@@ -1,8 +1,8 @@
-"""Reads of records as clients of plain HTTP see them: opened batches, as JSON objects.
+"""Reads of records as JSON: fetches batches, decompresses them and writes their records as JSON objects.
 
-Shared by the read that leaves no state (`http.records`) and by the reads of REST consumers, wherever those live.
-Bounded in what they open: each batch's decompressed size, and what of it is decoded by what there is room for. All of
-it is done in slices (`model.steps`), so that other requests get their turn within a batch, and within a long value.
+Shared by the stateless read (`http.records`) and by the reads of REST consumers. Bounded: each batch has a maximum
+decompressed size, and only as many of its records are decoded as the answer has room for. The work is done in slices
+(`model.steps`), so that the event loop serves other requests in between, also within a batch or a long value.
 """
 
 from __future__ import annotations
@@ -28,37 +28,40 @@ from tidelog.model.steps import AWAY_BYTES, SLICE_BYTES, Meter, Steps
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A read asks for this."""
+    """The parameters of one read as JSON: the partition, the record format, and its bounds."""
 
     topic: str
     partition: int
     form: RecordForm
     bytes_max: int
     decoded_bytes_max: int
-    """A batch may decompress to so much."""
+    """Maximum bytes that a batch may decompress to."""
     record_bytes_max: int
-    """A record may have so much."""
+    """Maximum bytes of one record."""
 
 
 class ShownRecords:
-    """Records as JSON, and where that leaves the reader."""
+    """Records written as JSON, and the offset to read on at."""
 
     def __init__(self) -> None:
         self.pieces: list[bytes] = []
-        """The inside of a JSON array."""
+        """The JSON text in pieces: the inside of an array."""
         self.size = 0
-        """The records count so much towards `max_bytes`."""
+        """Bytes that the records count towards `max_bytes` (`size_of`)."""
         self.next_offset = -1
-        """Behind the last record, if there is any."""
+        """The offset after the last record; -1 if there is none."""
         self.mismatch = ""
-        """Why the next record is not here, if that is because it cannot be shown in this form: the message of a
-        `FormatMismatch`, and not the error, whose traceback would keep the record's batch."""
+        """The message of the `FormatMismatch` if the next record cannot be written in the requested format; else empty.
+        Only the text is kept, since the error's traceback would keep the record's batch in memory.
+        """
 
     def __bool__(self) -> bool:
         return bool(self.pieces)
 
     def add(self, pieces: Sequence[bytes], size: int, next_offset: int) -> None:
-        """Adds records that were written."""
+        """Appends records that were written as JSON `pieces`; `size` is what they count, `next_offset` the offset after
+        them.
+        """
         if self.pieces:
             self.pieces.append(b",")
         self.pieces += pieces
@@ -69,9 +72,10 @@ class ShownRecords:
 async def read_records(
     handle: ReadHandle, offset: int, wanted: Wanted, work: HeavyWork, *, lost_max: int = LOST_TOLD_MAX
 ) -> tuple[FetchedBatches, ShownRecords]:
-    """The records from `offset` on, up to `bytes_max` but at least one. Steps over batches that have none to show:
-    control batches, and what compaction emptied; and over up to `lost_max` ranges that were given up. Raises as
-    `ReadHandle.read`, `Overloaded`, or `FormatMismatch` for a batch that cannot be opened, if it is the first."""
+    """Returns the records from `offset` on as JSON, up to `bytes_max` but at least one. Skips control batches, batches
+    that compaction emptied, and up to `lost_max` accepted losses (offset ranges that an operator declared lost). Raises
+    as `ReadHandle.read`; `Overloaded`; or `FormatMismatch` if the first batch cannot be opened.
+    """
     lost: tuple[tuple[int, int], ...] = ()
     while True:
         fetched = await handle.read(offset, bytes_max=wanted.bytes_max)
@@ -85,12 +89,14 @@ async def read_records(
 
 
 def array_of(pieces: Sequence[bytes]) -> bytes:
-    """The JSON array of which these are the inside."""
+    """Returns the JSON array whose inside is `pieces`."""
     return b"".join((b"[", *pieces, b"]"))
 
 
 def show_batches(data: Buffer, offset: int, wanted: Wanted) -> Steps[ShownRecords]:
-    """Opens batches and writes their records from `offset` on, until they are enough. Raises as `read_records`."""
+    """Opens batches and writes their records from `offset` on as JSON, until `bytes_max` is reached. Raises as
+    `read_records`.
+    """
     shown, meter = ShownRecords(), Meter()
     for batch in iter_batches(data):
         try:
@@ -104,7 +110,9 @@ def show_batches(data: Buffer, offset: int, wanted: Wanted) -> Steps[ShownRecord
 
 
 def _show_batch(shown: ShownRecords, meter: Meter, batch: RecordBatch, offset: int, wanted: Wanted) -> Steps[bool]:
-    """True if they are enough with this batch. Raises where it cannot be opened."""
+    """Writes the records of one batch. Returns True if `bytes_max` is reached or a record cannot be written. Raises if
+    the batch cannot be opened.
+    """
     if batch.header.is_control:
         return False
     check_batch(batch)
@@ -126,7 +134,7 @@ def _show_batch(shown: ShownRecords, meter: Meter, batch: RecordBatch, offset: i
 
 
 def _unpacked(batch: RecordBatch, bytes_max: int) -> Steps[memoryview]:
-    """The records' bytes; what has more of them than a little is decompressed away from the loop."""
+    """Returns the decompressed records of a batch. A large batch is decompressed outside the event loop."""
     codec, data = batch.header.compression, batch.data[HEADER_BYTES:]
     if not codec:
         return data
@@ -141,8 +149,9 @@ def _unpacked(batch: RecordBatch, bytes_max: int) -> Steps[memoryview]:
 
 
 def _fitting(shown: ShownRecords, records: list[StoredRecord], bytes_max: int) -> tuple[list[StoredRecord], int]:
-    """Returns as many of the records, from the first on, as there is room for, the first of a read always; and what
-    they count."""
+    """Returns the first of the records that fit into `bytes_max`, at least one if nothing was read before, and the
+    bytes that they count.
+    """
     room, taken = bytes_max - shown.size, 0
     for number, record in enumerate(records):
         size = size_of(record)
@@ -174,7 +183,7 @@ def _show_long(shown: ShownRecords, record: StoredRecord, wanted: Wanted) -> Ste
 
 
 def _unopened(batch: RecordBatch, error: InvalidBatch | TooLarge | LongRecordError) -> FormatMismatch:
-    """Says that a batch has no records that can be shown, and where to go on."""
+    """Returns the error for a batch whose records cannot be shown; it names the offset to read on at."""
     if isinstance(error, LongRecordError):
         return FormatMismatch(
             f"{error.message}, more than http.record.bytes.max allows to be shown as JSON; read it as raw batches, "

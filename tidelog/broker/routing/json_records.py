@@ -1,6 +1,6 @@
-"""A record as clients of plain HTTP see it: a JSON object, with key and value in one of the forms.
+"""A record as a JSON object, with its key and value in one of the formats `binary`, `json` and `text`.
 
-A value that is longer than a slice of work (`model.steps`) is written in pieces, if its form allows that.
+A value that is longer than one slice of work (`model.steps`) is written in pieces, if its format allows that.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from tidelog.model.records import RecordForm, StoredRecord
 from tidelog.model.steps import SLICE_BYTES, Steps
 
 RECORD_OVERHEAD_BYTES: Final = 32
-"""A record counts so much towards `max_bytes` beside its key, value and headers."""
+"""Bytes that a record counts towards `max_bytes` besides its key, value and headers."""
 _NULL_TEXT: Final = b"null"
 _NULL: Final = Raw(_NULL_TEXT)
 _ANY: Final = msgspec.json.Decoder(Raw)
 encode: Final = msgspec.json.Encoder().encode
 _BASE64_BYTES: Final = 3 << 16
-"""So much of a long value is written at a time: a multiple of three bytes, so that the pieces fit together."""
+"""Bytes of a long value that are encoded at a time: a multiple of three, so that the base64 pieces fit together."""
 
 
 class HeaderShown(Struct, frozen=True):
@@ -37,7 +37,7 @@ class HeaderShown(Struct, frozen=True):
 
 
 class RecordShown(Struct, frozen=True):
-    """A stored record. `key` and `value` are in the form that `Accept` asks for; `timestamp` is in ms, -1 is none."""
+    """A stored record. `key` and `value` are in the format that `Accept` asks for; `timestamp` is in ms, -1 is none."""
 
     topic: str
     partition: int
@@ -49,13 +49,15 @@ class RecordShown(Struct, frozen=True):
 
 
 def size_of(record: StoredRecord) -> int:
-    """Returns what a record counts towards `max_bytes`."""
+    """Returns the bytes that a record counts towards `max_bytes`."""
     headers = sum(len(name) + len(value or b"") for name, value in record.headers)
     return RECORD_OVERHEAD_BYTES + len(record.key or b"") + len(record.value or b"") + headers
 
 
 def show(topic: str, partition: int, record: StoredRecord, form: RecordForm) -> RecordShown:
-    """A record in one of the forms. `FormatMismatch`, naming its offset, if it is not JSON, or UTF-8, and should be."""
+    """Returns a record in one of the formats. Raises `FormatMismatch`, naming its offset, if key or value is not JSON
+    or UTF-8 as the format requires.
+    """
     written = _WRITERS[form]
     return RecordShown(
         topic,
@@ -69,8 +71,9 @@ def show(topic: str, partition: int, record: StoredRecord, form: RecordForm) -> 
 
 
 def show_long(topic: str, partition: int, record: StoredRecord, form: RecordForm) -> Steps[list[bytes]]:
-    """The JSON of a record whose value is long: the value in pieces, between what is before and behind it. Raises as
-    `show`."""
+    """Returns the JSON of a record with a long value, in pieces: the fields before the value, the value in parts, the
+    fields after it. Raises as `show`.
+    """
     around = show(topic, partition, record._replace(value=None), form)
     behind = b',"headers":%b}' % encode(around.headers)
     before = encode(around)[: -len(_NULL_TEXT + behind)]
@@ -80,7 +83,7 @@ def show_long(topic: str, partition: int, record: StoredRecord, form: RecordForm
 
 
 def is_json(data: Buffer) -> bool:
-    """True if stored bytes are one JSON value that can stand inside a JSON answer."""
+    """Returns True if the bytes are one valid JSON value, which can be put into a JSON answer as it is."""
     try:
         text = bytes(data)
         if not text.isascii():
@@ -129,7 +132,7 @@ def _long_base64(data: bytes, _offset: int) -> Steps[list[bytes]]:
 
 
 def _long_json(data: bytes, offset: int) -> Steps[list[bytes]]:
-    """In one go: whether a document is JSON cannot be found out piece by piece."""
+    """Checks and returns a long JSON value as one piece, because a JSON document cannot be checked in parts."""
     if not is_json(data):
         raise _mismatch("value", offset, "JSON")
     yield None

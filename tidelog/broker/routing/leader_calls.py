@@ -1,24 +1,25 @@
-"""The origin's side of forwarding: finds the leader, asks it, and asks again when that is sure to do no harm.
+"""The sender's side of forwarding: finds the leader, sends it the request, and retries where that is certainly
+harmless.
 
-A request is repeated, until its deadline, when it went to the wrong broker or to nobody:
+A request is repeated, until its deadline, when it reached a broker that does not lead the partition, or no broker:
 
-    what happened                            done?     what the caller does
-    ---------------------------------------  --------  --------------------------------------------------------------
-    `NotLeader`, no connection, or the       no        waits for news of the leader, then asks whoever leads
-    leader has not read of this broker yet
-    connection lost, no answer in time       unknown   the same if repeating is harmless, else says so: 504
-    any other answer of the leader           it says   passes it on, as the leader made it
+    what happened                            done?     what the sender does
+    ---------------------------------------  --------  ---------------------------------------------------------
+    `NotLeader`, no connection, or the       no        waits for a metadata change, then asks the current leader
+    leader does not know this broker yet
+    connection lost, no answer in time       unknown   the same if repeating is harmless, else answers 504
+    any other answer of the leader           it says   returns it unchanged
 
-A leader that was replaced before it answered is not waited for either, if repeating is harmless: it may be paused.
+The sender also stops waiting for a leader that was replaced, if repeating is harmless: the old leader may be paused.
 
-The wait ends as soon as this broker's image says something new of the partition, or after a pause that doubles: a
-connection that broke comes back without the metadata noticing. A partition that has no leader is refused at once.
+The wait ends as soon as this broker's metadata show a change of the partition, or after a pause that doubles each time:
+a connection that broke comes back without a metadata change. A partition that has no leader is refused at once.
 
-What is harmless to repeat? Reads. And appends that the partition itself recognises, since each batch carries a
-producer id and a sequence, or the request has an idempotency key: if the first try got into the log, the second is
-answered with the offsets of the first; if it did not, the second is the first; if it is still under way, it will be
-recognised when it arrives. But once a try may have been appended, a definite error of a later try only speaks for that
-try (the log may have grown since, so that the repeat looks like a gap): it is told as indefinite.
+Harmless to repeat are reads, and appends that the partition itself deduplicates, because each batch carries a producer
+id and a sequence or the request has an idempotency key. If the first try was appended, the second is answered with the
+offsets of the first; if not, it is appended itself; if the first is still under way, it is recognised as a duplicate
+when it arrives. But once a try may have been appended, a definite error of a later try is reported as indefinite: it
+speaks for that try only, since the log may have grown meanwhile, so that the repeat looks like a sequence gap.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ UNKNOWN: Final = (PeerLost, TimeoutError)
 
 
 class Target(NamedTuple):
-    """A partition of a topic, by the topic's id, too: one that was deleted and made again is another."""
+    """A partition of a topic. It includes the topic id, so that a topic that was deleted and created again is another
+    one.
+    """
 
     topic: str
     topic_id: TopicId
@@ -57,8 +60,9 @@ class Target(NamedTuple):
 
 
 class Pauses:
-    """The waits between the tries of one request: each twice as long as the one before, all of them before the
-    deadline (loop time)."""
+    """The pauses between the tries of one request: each twice as long as the one before, none beyond the deadline (loop
+    time).
+    """
 
     def __init__(self, deadline_s: float) -> None:
         self._deadline_s = deadline_s
@@ -66,19 +70,17 @@ class Pauses:
 
     @property
     def is_over(self) -> bool:
-        """True if there is no time for another try."""
+        """True once the deadline has passed, so that there is no time for another try."""
         return asyncio.get_running_loop().time() >= self._deadline_s
 
     def next_end_s(self) -> float:
-        """Returns when the next pause ends (loop time, s)."""
+        """Returns the loop time (s) at which the next pause ends."""
         pause_s, self._next_s = self._next_s, min(2 * self._next_s, PAUSE_S_MAX)
         return min(asyncio.get_running_loop().time() + pause_s, self._deadline_s)
 
 
 class LeaderCalls:
-    """The calls of one broker to partition leaders: it finds the leader, and retries when that is sure to
-    do no harm.
-    """
+    """Calls of one broker to partition leaders: finds the leader, and retries where repeating is certainly harmless."""
 
     def __init__(self, lookup: LeaderLookup, peers: Peers) -> None:
         self._lookup = lookup
@@ -94,10 +96,11 @@ class LeaderCalls:
         appends: bool = False,
         is_repeatable: bool = True,
     ) -> T:
-        """Returns what `ask` returns of the partition at its leader, wherever that is by then.
+        """Returns what `ask` returns when it is called with the partition's leader, retrying while the leader changes.
 
-        Raises what the leader raised; `LeaderNotAvailable` if none could be asked by the deadline (loop time);
-        `TimedOutAfterAppend` if it `appends`, and may have done so without an answer.
+        Raises the leader's error; `LeaderNotAvailable` if no leader could be asked by the deadline (loop time);
+        `TimedOutAfterAppend` if the call `appends` and the outcome is unknown. A call with an unknown outcome is
+        repeated only if `is_repeatable`.
         """
         pauses = Pauses(deadline_s)
         is_uncertain = False
@@ -129,12 +132,13 @@ class LeaderCalls:
             await self.wait_for_news([(target, tried_epoch)], pauses.next_end_s())
 
     async def until_opened(self, targets: Iterable[Target], deadline_s: float) -> None:
-        """Waits for the logs of these that this very broker gets open, until the deadline (loop time) at most."""
+        """Waits until no log of these partitions is being opened on this broker, or until the deadline (loop time)."""
         await self._lookup.until_opened([(target.topic_id, target.partition) for target in targets], deadline_s)
 
     async def while_it_leads(self, target: Target, epoch: int, asked: Awaitable[T]) -> T:
-        """Raises `TimeoutError` if the partition gets another leader epoch while it is asked: its leader may be paused,
-        and never answer."""
+        """Awaits `asked`. Raises `TimeoutError` as soon as the partition has another leader epoch than `epoch`: the old
+        leader may be paused and never answer.
+        """
         async with asyncio.timeout(None) as patience:
 
             def look() -> None:
@@ -145,9 +149,11 @@ class LeaderCalls:
                 return await asked
 
     def locate(self, target: Target, deadline_s: float) -> LeaderTarget:
-        """Returns the leader of a partition, to be asked until `deadline_s`: here, or at another broker.
+        """Returns the leader of a partition: the local partition, or the partition at another broker for calls that end
+        by `deadline_s`.
 
-        Raises `UnknownTopic`, or `LeaderNotAvailable` if nobody leads it or its log is not open here.
+        Raises `UnknownTopic`, or `LeaderNotAvailable` if there is no leader, or this broker leads and has not opened
+        the log.
         """
         info = self._lookup.find_again(*target)
         if info.leader == self._lookup.node_id:
@@ -158,8 +164,9 @@ class LeaderCalls:
         return PeerPartition(PeerLeader(self._peers, info.leader, self._waits), addressed, deadline_s)
 
     async def wait_for_news(self, tried: Sequence[tuple[Target, int | None]], until_s: float) -> None:
-        """Returns when any of these partitions has another leader epoch than the one that was tried, or is open here
-        and was not, or at `until_s` (loop time)."""
+        """Waits until any of these partitions has another leader epoch than the one that was tried, or a partition is
+        opened on this broker that was not open before, or until `until_s` (loop time).
+        """
         shut = [
             partition for partition in (_id_of(target) for target, _ in tried) if not self._lookup.is_open(partition)
         ]
@@ -171,8 +178,9 @@ class LeaderCalls:
         await self._lookup.wait_until(is_news, until_s)
 
     def epoch(self, target: Target) -> int | None:
-        """Returns the partition's leader epoch, as far as this broker knows; None if there is no such partition any
-        more."""
+        """Returns the partition's leader epoch in this broker's metadata; None if the partition does not exist any
+        more.
+        """
         try:
             return self._lookup.find_again(*target).leader_epoch
         except TidelogError:
@@ -180,7 +188,7 @@ class LeaderCalls:
 
 
 def epoch_of(leader: LeaderTarget) -> int:
-    """Returns the leader epoch in which a leader leads its partition."""
+    """Returns the leader epoch in which `leader` leads its partition."""
     return leader.addressed.leader_epoch if isinstance(leader, PeerPartition) else leader.leader_epoch
 
 
@@ -189,17 +197,17 @@ def _id_of(target: Target) -> PartitionId:
 
 
 def no_leader(target: Target) -> LeaderNotAvailable:
-    """Returns the definite error of a request that there is nobody to answer."""
+    """Returns the definite error for a request to a partition that has no leader."""
     return LeaderNotAvailable(f"partition {target} has no leader now; try again when its broker is back")
 
 
 def not_reached(target: Target, failure: Exception) -> LeaderNotAvailable:
-    """Returns the definite error of a request that no leader took."""
+    """Returns the definite error for a request that no leader accepted in time."""
     return LeaderNotAvailable(f"the leader of partition {target} could not be asked in time ({failure}); try again")
 
 
 def unknown(target: Target, failure: Exception) -> TimedOutAfterAppend:
-    """Returns the indefinite error of a request that a leader may have carried out."""
+    """Returns the indefinite error for an append that the leader may have executed."""
     return TimedOutAfterAppend(
         f"sent to the leader of partition {target}, which may have done it: {failure}; retry idempotently"
     )

@@ -1,9 +1,9 @@
-"""The leader of a partition by the newest metadata, and the wait until that changes.
+"""Finds the leader of a partition in this broker's metadata, and waits until the metadata change.
 
-A broker's image lags behind the metadata log by a little, each broker's by its own. So a request may reach a broker
-that leads no longer, or one that does not know yet that it leads. Neither is an error of the client's: whoever notices
-waits here until the image has advanced. Nor is a log that is still on its way open. `on_metadata_applied` has to be
-called after every change of the image, and when a partition's log has been opened or closed.
+The metadata that a broker has applied lag a little behind the metadata log. So a request may reach a broker that does
+not lead any more, or that does not know yet that it leads. Neither is an error of the client: the request waits here
+until the metadata have advanced. It waits as well for a log that is being opened. `on_metadata_applied` has to be
+called after every metadata change, and when a partition's log was opened or closed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tidelog.model.ids import NodeId, PartitionId, TopicId
 
 
 class Host(Protocol):
-    """The part of a broker that forwarding uses."""
+    """The broker, as far as routing uses it."""
 
     @property
     def node_id(self) -> NodeId: ...
@@ -32,23 +32,23 @@ class Host(Protocol):
 
     @property
     def position_in_force(self) -> int:
-        """The metadata position up to which the broker's replicas are in line with `image`."""
+        """The metadata position up to which the broker's replicas have been changed to match `image`."""
         ...
 
     @property
     def partitions(self) -> Mapping[PartitionId, LedPartition]:
-        """The partitions that this broker leads and could open."""
+        """The partitions that this broker leads and whose logs are open."""
         ...
 
     def is_opening(self, partition_id: PartitionId) -> bool:
-        """Returns True if this broker holds a replica whose log is on its way open. Who asks waits for it."""
+        """Returns True if this broker has a replica whose log is being opened, so that requests should wait for it."""
         ...
 
     @property
     def purgatory(self) -> Purgatory: ...
 
     def topic(self, name: str) -> Topic:
-        """Raises `UnknownTopic`."""
+        """Returns a topic of the metadata image. Raises `UnknownTopic`."""
         ...
 
     def topic_config(self, name: str) -> TopicConfig:
@@ -57,7 +57,7 @@ class Host(Protocol):
 
 
 class LeaderLookup:
-    """The partition leaders that one broker knows."""
+    """Look-up of partition leaders in one broker's metadata image."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -71,28 +71,30 @@ class LeaderLookup:
 
     @property
     def position(self) -> int:
-        """The position in the metadata log of this broker's image."""
+        """The metadata log position that this broker's image has reached."""
         return self._host.image.position
 
     @property
     def position_in_force(self) -> int:
-        """The metadata position up to which this broker's replicas are in line with its image."""
+        """The metadata position up to which this broker's replicas have been changed to match its image."""
         return self._host.position_in_force
 
     @property
     def is_in_force(self) -> bool:
-        """True if it leads what its image has it lead; else it is about to."""
+        """True if this broker's replicas match its image, so that it leads all that the image has it lead."""
         return self.position_in_force >= self.position
 
     def on_metadata_applied(self) -> None:
-        """Wakes those who wait, since the image, or what is open here, has changed."""
+        """Wakes all waiting requests after a change of the image, or after a log was opened or closed here."""
         self._watchers.wake_all()
         for alarm in list(self._alarms):
             alarm()
 
     @contextmanager
     def alarmed(self, alarm: Callable[[], None]) -> Iterator[None]:
-        """Calls `alarm`, which must not raise, whenever something has changed, until the context is left."""
+        """Has `alarm`, which must not raise, called after every change of the image or of the open logs, until the
+        context exits.
+        """
         self._alarms[alarm] = None
         try:
             yield
@@ -100,18 +102,22 @@ class LeaderLookup:
             del self._alarms[alarm]
 
     async def wait_until(self, is_reached: Callable[[], bool], deadline_s: float) -> None:
-        """Returns when `is_reached()`, looked at whenever something has changed, or at the deadline (loop time)."""
+        """Waits until `is_reached()` is true, checked after every change of the image or of the open logs, or until the
+        deadline (loop time).
+        """
         with suppress(TimeoutError):
             async with asyncio.timeout_at(deadline_s):
                 while not is_reached():
                     await self._watchers.wait()
 
     def is_opening(self, topic_id: TopicId, partition: int) -> bool:
-        """Returns True if this broker gets the log open, which whoever asks waits for."""
+        """Returns True if this broker is opening the partition's log, so that requests should wait for it."""
         return self._host.is_opening(PartitionId(topic_id, partition))
 
     async def until_opened(self, partitions: Collection[tuple[TopicId, int]], deadline_s: float) -> None:
-        """Returns when each of these was seen not to be on its way open here, or at the deadline (loop time)."""
+        """Waits until none of these partitions' logs is being opened on this broker, or until the deadline (loop
+        time).
+        """
         unopened = list(reversed([*partitions]))
 
         def are_opened() -> bool:
@@ -123,7 +129,7 @@ class LeaderLookup:
             await self.wait_until(are_opened, deadline_s)
 
     def find(self, topic: str, partition: int) -> tuple[Topic, PartitionInfo]:
-        """Returns a partition in the image. Raises `UnknownTopic`, `UnknownPartition`."""
+        """Returns a topic and one of its partitions from the image. Raises `UnknownTopic`, `UnknownPartition`."""
         described = self._host.topic(topic)
         if not 0 <= partition < len(described.partitions):
             raise UnknownPartition(
@@ -132,8 +138,8 @@ class LeaderLookup:
         return described, described.partitions[partition]
 
     def find_again(self, topic: str, topic_id: TopicId, partition: int) -> PartitionInfo:
-        """Finds a topic that was looked up before, as `find` does. Raises `UnknownTopic` if it was deleted and created
-        again since.
+        """Returns a partition of a topic that was looked up before. Raises `UnknownTopic` if the topic was deleted and
+        created again since, and as `find`.
         """
         described, info = self.find(topic, partition)
         if described.topic_id != topic_id:
@@ -141,12 +147,13 @@ class LeaderLookup:
         return info
 
     def is_open(self, partition: PartitionId) -> bool:
-        """Returns True if this broker leads it, in whatever epoch."""
+        """Returns True if this broker leads the partition, in any epoch, and has its log open."""
         return partition in self._host.partitions
 
     def opened(self, topic: str, partition: PartitionId) -> LedPartition:
-        """Returns a partition that this broker leads. Raises `NotLeader` if it is about to, `LeaderNotAvailable` if its
-        log is not open."""
+        """Returns a partition that this broker leads. Raises `NotLeader` if its replicas have not caught up with the
+        image yet, `LeaderNotAvailable` if the log is not open.
+        """
         led = self._host.partitions.get(partition)
         if led is None and not self.is_in_force:
             raise NotLeader(f"broker {self.node_id} does not lead {topic}-{partition.partition} yet; try again")

@@ -1,8 +1,7 @@
-"""A partition that this broker leads, as a handle: as good as the partition itself, until the leadership ends.
+"""A handle for a partition that this broker leads. It stays usable when the leadership moves to another broker.
 
-Leaders change while requests are under way: one reads its body, or waits in the mailbox. What the former leader has
-surely not done (`NotLeader`) goes on at the next one, as if it had been sent to the wrong broker: a client is not asked
-to try again because another broker leads now.
+A leader may change while a request reads its body or waits in a queue. If the former leader certainly did not execute
+it (`NotLeader`), the request is sent to the next leader, so that the client need not retry.
 """
 
 from __future__ import annotations
@@ -24,7 +23,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class LedHere(RemotePartition):
-    """A `PartitionHandle` for a partition that was led here when it was made."""
+    """A `PartitionHandle` for a partition that this broker led when the handle was made. After `NotLeader` it asks the
+    new leader.
+    """
 
     led: LedPartition
 
@@ -44,7 +45,9 @@ class LedHere(RemotePartition):
         expected_end: int | None = None,
         is_own: bool = False,
     ) -> ProduceReceipt:
-        """Asks as `LedPartition.produce`."""
+        """Appends batches at the leader, here or, after a change of leader, elsewhere. Parameters and errors are those
+        of `LedPartition.produce`.
+        """
         return await self._ask(
             lambda leader: leader.produce(
                 batches,
@@ -57,17 +60,19 @@ class LedHere(RemotePartition):
         )
 
     async def delete_records(self, offset: int, *, deadline_s: float) -> None:
-        """Asks as `LedPartition.delete_records`."""
+        """Deletes committed records below `offset` at the leader. Raises as `LedPartition.delete_records`."""
         await self._ask(lambda leader: leader.delete_records(offset, deadline_s=deadline_s))
 
     async def read(self, offset: int, *, bytes_max: int) -> FetchedBatches:
-        """Asks as `LedPartition.read`."""
+        """Returns committed batches from the leader, from the one with `offset` on. Raises as `LedPartition.read`."""
         return await self._ask(lambda leader: leader.read(offset, bytes_max=bytes_max))
 
     async def wait_for_data(self, offset: int, *, bytes_min: int, deadline_s: float) -> None:
-        """Asks as `LedPartition.wait_for_data`."""
+        """Waits until `bytes_min` committed bytes lie behind `offset`, or until the deadline (loop time)."""
         await self._ask(lambda leader: leader.wait_for_data(offset, bytes_min=bytes_min, deadline_s=deadline_s))
 
     async def fingerprint_of(self, producer_id: ProducerId) -> int | None:
-        """Asks as `LedPartition.fingerprint_of`."""
+        """Returns the fingerprint of the request that was appended under an idempotency key, by its producer id; None
+        if there is none.
+        """
         return await self._ask(lambda leader: leader.fingerprint_of(producer_id))

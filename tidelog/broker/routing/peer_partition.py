@@ -1,7 +1,7 @@
-"""Single requests to one leader: sent as messages, and answered with what the leader returned.
+"""Single requests to one leader on another broker: sent as peer messages, and answered with the leader's result.
 
-Nothing here repeats anything. What the leader raised is raised here as it was; what happened on the way is a
-`PeerUnreachable` or a `NotLeader` (definite: nothing was done), a `PeerLost` or a `TimeoutError` (unknown).
+Nothing here retries. The leader's error is raised unchanged; transport failures are `PeerUnreachable` or `NotLeader`
+(definite: nothing was done), `PeerLost` or `TimeoutError` (outcome unknown).
 """
 
 from __future__ import annotations
@@ -40,14 +40,15 @@ from tidelog.transport.peer import Answer, Lane
 M = TypeVar("M", bound=msgspec.Struct)
 
 WAITS_MAX: Final = 512
-"""Waits of this broker's clients at other brokers: half of what one peer connection carries, so that long polls leave
-room for what is in a hurry."""
+"""Maximum number of waits (long polls) of this broker's clients at other brokers: half of the requests that one peer
+connection carries, so that long polls leave room for short requests.
+"""
 GRACE_S: Final = 0.5
-"""How much longer than the leader the caller waits, so that the leader's verdict on the deadline still arrives."""
+"""Seconds that the sender waits beyond the leader's deadline, so that the leader's timeout error still arrives."""
 
 
 class Peers(Protocol):
-    """The way to other brokers; `transport.peer.PeerNode` is one."""
+    """The connections to other brokers; `transport.peer.PeerNode` implements this."""
 
     async def request(
         self,
@@ -58,15 +59,17 @@ class Peers(Protocol):
         deadline_s: float,
         lane: Lane = Lane.CONTROL,
     ) -> Answer:
-        """Returns the peer's answer, within `deadline_s` seconds, or the `TidelogError` that it answered with.
+        """Returns the peer's answer, within `deadline_s` seconds. Raises the `TidelogError` that the peer answered
+        with.
 
-        Raises `PeerUnreachable` or `Overloaded` (not sent: definite), `PeerLost` or `TimeoutError` (unknown).
+        Raises `PeerUnreachable` or `Overloaded` if the request was not sent (definite), `PeerLost` or `TimeoutError` if
+        the outcome is unknown.
         """
         ...
 
 
 class Waits:
-    """Counts the waits at other brokers; a context manager around each."""
+    """The number of waits (long polls) at other brokers, bounded; a context manager around each wait."""
 
     def __init__(self, waits_max: int = WAITS_MAX) -> None:
         self._waits_max = waits_max
@@ -85,21 +88,25 @@ class Waits:
 
 @dataclass(frozen=True, slots=True)
 class PeerLeader:
-    """Another broker, as the leader of partitions."""
+    """Another broker as the leader of partitions: sends it requests and returns its answers."""
 
     peers: Peers
     node_id: int
     waits: Waits
 
     async def wait_for_change(self, known: Sequence[tuple[Addressed, int]], deadline_s: float) -> None:
-        """Returns when a high watermark is not the one given, when there is an error to tell, or at the deadline."""
+        """Waits until a high watermark differs from the one given, a partition has an error, or the deadline (loop
+        time).
+        """
         with self.waits:
             await self.ask(ForwardChangeWait(list(known), _timeout_ms(deadline_s)), deadline_s)
 
     async def offsets(
         self, asked: Sequence[tuple[Addressed, int | None]], deadline_s: float
     ) -> list[Offsets | TidelogError]:
-        """Returns the extents of many partitions, and the records that were looked for by timestamp."""
+        """Returns for each partition its extent and, with a timestamp (ms), the first record of that time or later; or
+        its error.
+        """
         answer = await self.ask(ForwardOffsets(list(asked), _timeout_ms(deadline_s)), deadline_s)
         offsets: list[Offsets | TidelogError] = []
         for entry in _expect(OffsetsFound, answer).entries:
@@ -115,7 +122,9 @@ class PeerLeader:
     async def fingerprints(
         self, partitions: Sequence[Addressed], producer_id: ProducerId, deadline_s: float
     ) -> list[int | TidelogError | None]:
-        """Returns the fingerprints of many partitions under an idempotency key, or a refusal of each."""
+        """Returns for each partition the fingerprint of the request that was appended under an idempotency key, None,
+        or an error.
+        """
         message = ForwardFingerprints(list(partitions), producer_id, _timeout_ms(deadline_s))
         fingerprints = _expect(Fingerprints, await self.ask(message, deadline_s)).found
         return [
@@ -123,14 +132,18 @@ class PeerLeader:
         ]
 
     async def ask(self, message: msgspec.Struct, deadline_s: float, payload: Sequence[Buffer] = ()) -> Answer:
-        """Sends a request of `forwarding_messages`, to be done by `deadline_s` (loop time), and returns the answer."""
+        """Sends a message of `forwarding_messages`, to be executed by `deadline_s` (loop time), and returns the
+        answer.
+        """
         left_s = max(0.0, deadline_s - asyncio.get_running_loop().time())
         return await self.peers.request(self.node_id, message, payload, deadline_s=left_s + GRACE_S, lane=Lane.DATA)
 
 
 @dataclass(frozen=True, slots=True)
 class PeerPartition:
-    """A partition at another broker; `deadline_s` (loop time) is for calls that have no deadline of their own."""
+    """A partition whose leader is another broker. `deadline_s` (loop time) bounds calls without a deadline of their
+    own.
+    """
 
     peer: PeerLeader
     addressed: Addressed
@@ -146,8 +159,8 @@ class PeerPartition:
         expected_end: int | None = None,
         is_own: bool = False,
     ) -> ProduceReceipt:
-        """Forwards a produce request (see `LedPartition.produce`). The batches' bytes go out as they are, and are not
-        copied.
+        """Forwards a produce request to the leader, without copying the batches. Parameters as of
+        `LedPartition.produce`.
         """
         message = ForwardProduce(self.addressed, acks, _timeout_ms(deadline_s), idempotency, expected_end, is_own)
         answer = await self.peer.ask(message, deadline_s, [batch.data for batch in batches])
@@ -161,11 +174,11 @@ class PeerPartition:
         )
 
     async def delete_records(self, offset: int, *, deadline_s: float) -> None:
-        """Forwards a deletion of records (see `LedPartition.delete_records`)."""
+        """Forwards a deletion of the committed records below `offset` to the leader."""
         await self.peer.ask(ForwardDeletion(self.addressed, offset, _timeout_ms(deadline_s)), deadline_s)
 
     async def read(self, offset: int, *, bytes_max: int) -> FetchedBatches:
-        """Forwards a read (see `LedPartition.read`)."""
+        """Forwards a read to the leader and returns committed batches from the one with `offset` on."""
         message = ForwardRead(self.addressed, offset, bytes_max, _timeout_ms(self.deadline_s))
         answer = await self.peer.ask(message, self.deadline_s)
         read = _expect(BatchesRead, answer)
@@ -181,7 +194,9 @@ class PeerPartition:
         )
 
     async def wait_for_data(self, offset: int, *, bytes_min: int, deadline_s: float) -> None:
-        """Forwards a wait for data (see `LedPartition.wait_for_data`)."""
+        """Forwards a wait to the leader: until `bytes_min` committed bytes lie behind `offset`, or the deadline (loop
+        time).
+        """
         with self.peer.waits:
             message = ForwardDataWait(self.addressed, offset, bytes_min, _timeout_ms(deadline_s))
             await self.peer.ask(message, deadline_s)

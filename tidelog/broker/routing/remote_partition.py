@@ -1,7 +1,7 @@
-"""A partition that another broker leads, as a handle: every request goes to the leader, wherever that is by then.
+"""A handle for a partition that another broker leads: every request goes to the current leader.
 
-The handle is a partition of a topic, not a leader: `LeaderCalls.reach` asks whoever leads when the request sets out,
-this very broker if it has just taken over.
+The handle names a partition, not a leader: `LeaderCalls.reach` asks the broker that leads when the request is sent,
+which may be this broker by then.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from tidelog.model.errors import TidelogError
 from tidelog.model.ids import ProducerId, TopicId
 
 READ_PATIENCE_S: Final = 5.0
-"""How long a read looks for a leader. A client that asked for nothing longer is better off with a 503."""
+"""Seconds for which a read looks for a leader. After that a client that did not ask to wait gets a 503."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemotePartition:
-    """A `PartitionHandle` for a partition that was led elsewhere when it was made."""
+    """A `PartitionHandle` for a partition that another broker led when the handle was made."""
 
     calls: LeaderCalls
     target: Target
@@ -53,8 +53,8 @@ class RemotePartition:
         expected_end: int | None = None,
         is_own: bool = False,
     ) -> ProduceReceipt:
-        """Produces at the leader, as `LedPartition.produce` says. Repeats after an unknown outcome only if the
-        partition will recognise a repeat.
+        """Appends batches at the leader; parameters as of `LedPartition.produce`. After an unknown outcome it is
+        repeated only if the partition recognises duplicates, by producer ids or an idempotency key.
         """
         return await self.calls.reach(
             self.target,
@@ -72,19 +72,23 @@ class RemotePartition:
         )
 
     async def delete_records(self, offset: int, *, deadline_s: float) -> None:
-        """Deletes records at the leader, as `LedPartition.delete_records` says. A repetition does no harm."""
+        """Deletes committed records below `offset` at the leader. Repeated after an unknown outcome, which is
+        harmless.
+        """
         await self.calls.reach(
             self.target, lambda leader: leader.delete_records(offset, deadline_s=deadline_s), deadline_s, appends=True
         )
 
     async def read(self, offset: int, *, bytes_max: int) -> FetchedBatches:
-        """Reads committed batches at the leader, as `LedPartition.read` says."""
+        """Returns committed batches from the leader, from the one with `offset` on."""
         return await self.calls.reach(
             self.target, lambda leader: leader.read(offset, bytes_max=bytes_max), _read_deadline_s()
         )
 
     async def wait_for_data(self, offset: int, *, bytes_min: int, deadline_s: float) -> None:
-        """Waits for data at the leader, as `LedPartition.wait_for_data` says."""
+        """Waits at the leader until `bytes_min` committed bytes lie behind `offset`, or until the deadline (loop
+        time).
+        """
         await self.calls.reach(
             self.target,
             lambda leader: leader.wait_for_data(offset, bytes_min=bytes_min, deadline_s=deadline_s),
@@ -92,11 +96,11 @@ class RemotePartition:
         )
 
     async def extent(self) -> Extent:
-        """Returns where the partition begins and ends now."""
+        """Returns the log start, high watermark and log end of the partition at its leader."""
         return (await self._offsets(None)).extent
 
     async def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
-        """Returns the first record of that time or later, as `LedPartition.offset_for_timestamp` says."""
+        """Returns offset and timestamp (ms) of the first record of that time or later; None if there is none."""
         return (await self._offsets(timestamp_ms)).record
 
     async def _offsets(self, timestamp_ms: int | None) -> Offsets:
@@ -106,7 +110,9 @@ class RemotePartition:
         return offsets
 
     async def fingerprint_of(self, producer_id: ProducerId) -> int | None:
-        """Returns the fingerprint under an idempotency key, as `LedPartition.fingerprint_of` says."""
+        """Returns the fingerprint of the request that was appended under an idempotency key, by its producer id; None
+        if there is none.
+        """
         (fingerprint,) = await fan_out_fingerprints(self.calls, [self.target], producer_id, _read_deadline_s())
         if isinstance(fingerprint, TidelogError):
             raise fingerprint

@@ -1,12 +1,12 @@
-"""Any broker answers any request: who of the brokers does, for each partition.
+"""Requests for any partition at any broker: each is executed by the partition's leader.
 
-`Routing` is what a broker makes once, and all that it has to know of forwarding:
+`Routing` is made once per broker and is all that the broker needs to know of forwarding:
 
-- its `partition(...)` asks `Routing.partition`, and gets a handle that asks here what is led here, and else forwards;
-- its peer node is told of `FORWARDING_MESSAGES`, and gives requests of these types to `Routing.handle`;
-- whenever its image has changed, or it has opened or closed a partition, it calls `Routing.on_metadata_applied`.
+- `Routing.partition` returns a handle that reads and writes locally if this broker leads, and else forwards;
+- the peer transport registers `FORWARDING_MESSAGES` and passes messages of these types to `Routing.handle`;
+- the broker calls `Routing.on_metadata_applied` after every metadata change and when it opened or closed a partition.
 
-Clients that know the metadata ask leaders directly, and cost no hop.
+Clients that know the metadata ask leaders directly, without forwarding.
 """
 
 from __future__ import annotations
@@ -31,26 +31,27 @@ from tidelog.model.ids import PartitionId, TopicId
 from tidelog.transport.peer import Answer
 
 CONFIGS_MAX: Final = 10_000
-"""Topics whose settings are kept worked out."""
+"""Maximum number of topics whose computed settings are cached."""
 
 
 class Routing:
-    """Leads requests about partitions to whoever leads them. `peers` is the broker's `PeerNode`.
+    """Routes requests about partitions to their leaders. `peers` is the broker's `PeerNode`.
 
-    `host` is the broker itself; it may still be starting, since nothing is asked of it here.
+    `host` is the broker itself; it may still be starting, since the constructor does not use it.
     """
 
     def __init__(self, host: Host, peers: Peers) -> None:
         self._lookup = LeaderLookup(host)
         self.calls = LeaderCalls(self._lookup, peers)
-        """The calls that this broker makes to leaders for its clients."""
+        """The calls to partition leaders, with retries."""
         self._requests = ForwardedRequests(self._lookup, host.purgatory)
         self._configs: dict[TopicId, tuple[object, TopicConfig]] = {}
 
     def partition(self, topic: str, partition: int) -> PartitionHandle:
-        """Returns a partition, here or elsewhere; one whose log is on its way open here is waited for, like one
-        elsewhere. Raises `UnknownTopic`, `UnknownPartition`; `LeaderNotAvailable` if nobody leads it now, or this
-        broker should and could not open it."""
+        """Returns a handle for a partition, wherever its leader is. Requests of the handle wait for a log that this
+        broker is opening. Raises `UnknownTopic`, `UnknownPartition`; `LeaderNotAvailable` if there is no leader, or
+        this broker leads and could not open the log.
+        """
         described, info = self._lookup.find(topic, partition)
         target = Target(topic, described.topic_id, partition)
         partition_id = PartitionId(described.topic_id, partition)
@@ -63,9 +64,10 @@ class Routing:
         return RemotePartition(self.calls, target, self._config(described))
 
     def led_here(self, topic: str, partition: int) -> LedPartition:
-        """Returns a partition that this broker leads, for clients that find the leaders themselves: nothing is
-        forwarded. Raises `UnknownTopic`, `UnknownPartition`, `NotLeader` if another broker leads it; and
-        `LeaderNotAvailable` if nobody does, or this broker has not opened it yet."""
+        """Returns a partition that this broker leads, for clients that find leaders themselves (Kafka's protocol):
+        nothing is forwarded. Raises `UnknownTopic`, `UnknownPartition`, `NotLeader` if another broker leads it, and
+        `LeaderNotAvailable` if there is no leader or the log is not open yet.
+        """
         described, info = self._lookup.find(topic, partition)
         partition_id = PartitionId(described.topic_id, partition)
         if info.leader == self._lookup.node_id:
@@ -75,19 +77,23 @@ class Routing:
         raise NotLeader(f"broker {info.leader} leads partition {topic}-{partition}", info.leader_epoch)
 
     def on_metadata_applied(self) -> None:
-        """Has requests look again that wait for a change of the image, or of what is open here."""
+        """Wakes requests that wait for a change of the metadata image, or for a log to be opened here."""
         self._lookup.on_metadata_applied()
 
     async def led(self, addressed: Addressed, deadline_s: float) -> LedPartition:
-        """Returns the partition that a forwarded request names, as `ForwardedRequests.led` does."""
+        """Returns the partition, led by this broker, that a forwarded request names. Raises `NotLeader`, or another
+        definite error.
+        """
         return await self._requests.led(addressed, deadline_s)
 
     async def handle(self, message: msgspec.Struct, payload: memoryview) -> Answer:
-        """Answers another broker's request, one of `FORWARDING_MESSAGES`. Raises the error to be told."""
+        """Answers another broker's request, one of `FORWARDING_MESSAGES`. Raises the error that goes back to that
+        broker.
+        """
         return await self._requests.handle(message, payload)
 
     def _config(self, topic: Topic) -> TopicConfig:
-        """Returns the settings of a topic, worked out once for each change of its overrides."""
+        """Returns the settings in force for a topic, computed once for each change of its overrides."""
         cached = self._configs.get(topic.topic_id)
         if cached is None or cached[0] is not topic.configs:
             if len(self._configs) >= CONFIGS_MAX:
