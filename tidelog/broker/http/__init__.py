@@ -1,7 +1,7 @@
-"""The HTTP face of a broker: REST v2 and v3 as Confluent's proxy has them, stateless reads, raw record batches.
+"""The HTTP listener of a broker: REST v2 and v3 as in Confluent's REST Proxy, stateless reads, and raw record batches.
 
-One way through it, for every request: `connection` admits the client, `router` finds the entry of the one table in
-`routes`, `edge` runs its handler and turns whatever happens into an answer. Handlers get a `Context` (the face of the
-broker, and the admission and bounds of this listener) and a `Call` (one request), and know nothing about sockets. Only
-this package imports aiohttp on the server side.
+Every request takes the same way: `connection` admits the client, `router` finds the entry of the route table in
+`routes`, `edge` runs its handler and turns the result or error into an answer. Handlers get a `Context` (the broker's
+parts, and the admission control and bounds of this listener) and a `Call` (one request), and know nothing about
+sockets. Only this package imports aiohttp on the server side.
 """

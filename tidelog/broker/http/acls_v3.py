@@ -1,6 +1,6 @@
-"""REST v3: ACLs, with the shapes of Confluent's proxy, whose words are in capitals: `DESCRIBE_CONFIGS`.
+"""REST v3: ACLs, in the shapes of Confluent's REST Proxy, with names in capitals such as `DESCRIBE_CONFIGS`.
 
-Added is the question whether somebody may do something (`acls:check`), answered by the ACLs as they are in force here.
+An addition is `acls:check`: whether a principal may perform an operation, by the ACLs in force at this broker.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _BEGINNING: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 def shown_word(word: str) -> str:
-    """Returns a word of the model as REST v3 writes it."""
+    """Returns a name such as `DescribeConfigs` as REST v3 writes it, `DESCRIBE_CONFIGS`."""
     return _BEGINNING.sub("_", word).upper()
 
 
@@ -71,7 +71,7 @@ class AclV3(Resource, frozen=True):
 
 
 class AclAsked(Body):
-    """An ACL to be made."""
+    """An ACL to be created."""
 
     resource_type: str
     resource_name: str
@@ -83,19 +83,19 @@ class AclAsked(Body):
 
 
 class AclsAsked(Body):
-    """ACLs to be made, all or none."""
+    """ACLs to be created, all or none."""
 
     data: list[AclAsked]
 
 
 class AclsDeletedV3(Struct, frozen=True):
-    """The ACLs that are gone."""
+    """The ACLs that were deleted."""
 
     data: list[AclV3]
 
 
 class CheckedV3(Struct, frozen=True):
-    """Whether a principal may do this, from this address."""
+    """True if the principal may perform the operation on the resource, from the given address."""
 
     is_allowed: bool
 
@@ -105,14 +105,14 @@ _ALL_ASKED: Final = json_decoder(AclsAsked)
 
 
 async def list_acls(context: Context, call: Call) -> web.StreamResponse:
-    """The ACLs that have the words of the query."""
+    """Lists the ACLs that match the query."""
     links = Links(context, call)
     shown = [_shown(links, acl) for acl in _found(context, call)]
     return json_answer(links.list_of("KafkaAcl", shown, "acls"))
 
 
 async def create_acl(context: Context, call: Call) -> web.StreamResponse:
-    """Makes an ACL, unless it is there."""
+    """Creates an ACL, unless it exists."""
     Links(context, call)
     acl = _acl(await read_json(context, call, _ASKED))
     call.subject = _words([acl])
@@ -121,7 +121,7 @@ async def create_acl(context: Context, call: Call) -> web.StreamResponse:
 
 
 async def create_acls(context: Context, call: Call) -> web.StreamResponse:
-    """Makes ACLs, all or none."""
+    """Creates ACLs, all or none."""
     Links(context, call)
     entries = (await read_json(context, call, _ALL_ASKED)).data
     if not 0 < len(entries) <= context.limits.acls_at_once_max:
@@ -133,7 +133,7 @@ async def create_acls(context: Context, call: Call) -> web.StreamResponse:
 
 
 async def delete_acls(context: Context, call: Call) -> web.StreamResponse:
-    """Deletes the ACLs that have the words of the query; says which those were."""
+    """Deletes the ACLs that match the query, and returns them."""
     links = Links(context, call)
     await read_body(context, call, context.limits.json_bytes_max, is_optional=True)
     missing = [name for name in NEEDED_TO_DELETE if name not in call.query]
@@ -147,12 +147,12 @@ async def delete_acls(context: Context, call: Call) -> web.StreamResponse:
 
 
 def _words(acls: Sequence[Acl]) -> str:
-    """Names ACLs for the audit log, which cuts what is long."""
+    """Returns at most `WORDS_MAX` ACLs as text for the audit log."""
     return "; ".join(" ".join(map(str, acl)) for acl in acls[:WORDS_MAX])
 
 
 async def check_access(context: Context, call: Call) -> web.StreamResponse:
-    """Says whether a principal may do something, from an address."""
+    """Returns whether a principal may perform an operation on a resource, from an address."""
     Links(context, call)
     missing = [name for name in ("resource_type", "resource_name", "principal", "operation") if name not in call.query]
     if missing:
@@ -176,7 +176,7 @@ def _word(name: str, word: str) -> str:
 
 
 def _found(context: Context, call: Call) -> list[Acl]:
-    """Returns those that have all words of the query."""
+    """Returns the ACLs whose fields have all values of the query."""
     query = {name: value for name, value in call.query.items() if name in FIELDS and value != ANY}
     pattern = query.get("pattern_type", "").upper()
     if pattern == MATCH:

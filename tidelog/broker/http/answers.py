@@ -1,4 +1,4 @@
-"""Answers: small ones in one write, large ones piece by piece under a deadline, errors in their one shape."""
+"""Sends answers: small ones in one write, large ones piece by piece under a deadline, errors in their common shape."""
 
 from __future__ import annotations
 
@@ -26,9 +26,11 @@ THROTTLE_TIME: Final = "Tidelog-Throttle-Time-Ms"
 SOL_SOCKET: Final = 1  # Linux
 SO_LINGER: Final = 13  # Linux
 AT_ONCE: Final = struct.pack("ii", 1, 0)
-"""A close does not wait for the client, and forgets what it has not taken."""
+"""The socket option SO_LINGER with zero seconds: a close does not wait for the client, and drops unsent data."""
 CLOSING_STATUSES: Final = frozenset({408, 411, 413, 415})
-"""After these the body may still be on its way, and nothing tells where the next request begins."""
+"""Statuses after which the connection is closed: the request body may still be arriving, and nothing marks where the
+next request begins.
+"""
 
 _ENCODER = msgspec.json.Encoder()
 _NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
@@ -37,22 +39,24 @@ _NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 def json_answer(
     value: object, *, status: int = 200, headers: Mapping[str, str] = _NO_HEADERS, content_type: str = JSON_TYPE
 ) -> web.Response:
-    """`value` as JSON."""
+    """Returns an answer with `value` as JSON."""
     return web.Response(body=_ENCODER.encode(value), status=status, headers={CONTENT_TYPE: content_type, **headers})
 
 
 def encode(value: object) -> bytes:
-    """`value` as JSON text."""
+    """Returns `value` as JSON text."""
     return _ENCODER.encode(value)
 
 
 def no_content() -> web.Response:
-    """204: done, nothing to say."""
+    """Returns an answer 204 without a body."""
     return web.Response(status=204)
 
 
 def error_answer(error: TidelogError, retry_after_s: int) -> web.Response:
-    """Returns the error in its one shape, with the headers that go with its kind."""
+    """Returns the answer for an error: its code and message as JSON, with `Retry-After` (429, 503) or log positions
+    (offset out of range) as headers.
+    """
     headers = {}
     if error.status in (429, 503):
         headers["Retry-After"] = str(retry_after_s)
@@ -70,16 +74,17 @@ def error_answer(error: TidelogError, retry_after_s: int) -> web.Response:
 async def send_records(
     context: Context, call: Call, data: Buffer, headers: Mapping[str, str], content_type: str
 ) -> web.StreamResponse:
-    """Record data as one answer of known length. Raises as `send_parts`."""
+    """Sends record data as one answer of known length. Raises `Overloaded`, `QuotaExceeded`."""
     return await send_parts(context, call, [data], headers, content_type)
 
 
 async def send_parts(
     context: Context, call: Call, parts: Sequence[Buffer], headers: Mapping[str, str], content_type: str
 ) -> web.StreamResponse:
-    """Sends what the parts are together, as one answer of known length. Large data is counted against the budget for
+    """Sends the concatenated `parts` as one answer of known length. Large data is counted against the memory budget for
     answers and sent in pieces, each under the drain deadline. Raises `Overloaded` if the budget is used up,
-    `QuotaExceeded` if the caller's share is."""
+    `QuotaExceeded` if the caller's quota is.
+    """
     headers = {CONTENT_TYPE: content_type, **headers}
     size = sum(map(len, parts))
     if size <= context.limits.small_answer_bytes:
@@ -103,7 +108,7 @@ async def _send_all(context: Context, call: Call, response: web.StreamResponse, 
 
 
 async def open_stream(call: Call, response: web.StreamResponse) -> None:
-    """Sends the head: no other answer is possible from here on."""
+    """Sends the head of a streamed answer. After this no error answer is possible, only a cut connection."""
     if call.share is not None and call.share.waited_s:
         response.headers[THROTTLE_TIME] = call.share.waited_ms
     if call.request_id:
@@ -113,9 +118,9 @@ async def open_stream(call: Call, response: web.StreamResponse) -> None:
 
 
 async def send_piece(context: Context, call: Call, response: web.StreamResponse, data: Buffer) -> None:
-    """Sends `data`, waiting for the client to take it; cuts off one that does not within the drain deadline.
+    """Sends `data` and waits until the client has taken it; cuts off a client that does not within the drain deadline.
 
-    Raises `ConnectionError` if the client is gone, or now is.
+    Raises `ConnectionError` if the client has disconnected or was cut off.
     """
     view = memoryview(data)
     step = context.limits.piece_bytes
@@ -132,8 +137,9 @@ async def send_piece(context: Context, call: Call, response: web.StreamResponse,
 
 
 def _forget_unsent(call: Call) -> None:
-    """Has the kernel drop what it holds for a client, with a reset. It would go on offering it, some megabytes for each
-    client, for as long as one takes a little of it now and then."""
+    """Makes the kernel drop the connection's unsent data, with a reset. Otherwise it keeps some megabytes for each
+    client that reads a little now and then.
+    """
     transport = call.request.transport
     socket = None if transport is None else transport.get_extra_info("socket")
     if socket is not None:  # a simulated network has none
@@ -142,7 +148,7 @@ def _forget_unsent(call: Call) -> None:
 
 
 def cut(call: Call) -> None:
-    """Ends the connection at once, so that a streamed answer is seen to be incomplete."""
+    """Cuts the connection, so that the client sees that a streamed answer is incomplete."""
     transport = call.request.transport
     if transport is not None:
         transport.abort()

@@ -1,7 +1,7 @@
-"""Reads who is calling from the `Authorization` header of a request (RFC 9110): `Bearer ID.SECRET`, `Bearer` and a
-JSON Web Token, or `Basic`; if there is none, from the certificate that the client has shown on its connection.
+"""Authenticates the caller by the `Authorization` header of a request (RFC 9110): `Bearer ID.SECRET`, `Bearer` with a
+JSON Web Token, or `Basic`; without the header, by the client certificate of its connection.
 
-Whatever is wrong, the answer is the same 401, which names the ways to log in by a header that this broker takes.
+Every failure gets the same 401, whose `WWW-Authenticate` header names the schemes that this broker accepts.
 """
 
 from __future__ import annotations
@@ -20,31 +20,35 @@ CHALLENGES: Final = {
     "jwt": 'Bearer realm="tidelog"',
     "basic": 'Basic realm="tidelog", charset="UTF-8"',
 }
-"""The challenges of registered schemes; certificates have none: they come before any request."""
+"""The `WWW-Authenticate` challenge of each method; certificates have none, because they are presented before any
+request.
+"""
 
 
 class Authentication:
-    """The ways to log in at one listener; without any, everybody is anonymous."""
+    """The authentication methods of one listener; without any, all callers are anonymous."""
 
     def __init__(self, methods: Sequence[str], login: Login, rules: Sequence[Rule] = ()) -> None:
-        """The `rules` say whom a certificate stands for."""
+        """The `rules` map a certificate's subject to a principal."""
         self.challenge = ", ".join(dict.fromkeys(CHALLENGES[method] for method in methods if method in CHALLENGES))
-        """The header `WWW-Authenticate` of a 401; empty if there is nothing to name."""
+        """The header `WWW-Authenticate` of a 401; empty if no method has a challenge."""
         self._methods = methods
         self._login = login
         self._rules = rules
 
     @property
     def keys(self) -> object:
-        """Returns what is another object once other keys verify tokens."""
+        """The issuer's keys for JSON Web Tokens: a different object after every change of the keys."""
         return None if self._login.jwts is None else self._login.jwts.keys
 
     def still_holds(self, proof: Proof) -> bool:
-        """Returns False once the caller would not be let in again."""
+        """Returns False once the credential was changed, deleted or has expired."""
         return self._login.still_holds(proof)
 
     async def prove(self, header: str | None, host: str, certificate: Mapping[str, Any] | None) -> Proof:
-        """Returns who is calling from an address. Raises `NotAuthenticated`, `TooManyAttempts`, `Overloaded`."""
+        """Returns the proof of who the caller at address `host` is. Raises `NotAuthenticated`, `TooManyAttempts`,
+        `Overloaded`.
+        """
         if not self._methods:
             return NO_PROOF
         if header is None and certificate is not None and "certificate" in self._methods:

@@ -1,8 +1,8 @@
-"""Raw record batches, in and out: what Kafka's producers build and its consumers parse, with nothing in between.
+"""Raw record batches, in and out: as Kafka's producers encode them and its consumers decode them, without conversion.
 
-POST appends the batches of the body as they are; only the 61-byte headers and the checksums are looked at. GET
-answers whole batches from the one that contains `offset` on, up to the high watermark: once, waiting for data if
-asked to, or, with `to`, as one streamed answer for a whole range.
+POST appends the batches of the body as they are; only their 61-byte headers and checksums are checked. GET returns
+whole batches from the one that contains `offset` on, up to the high watermark: once, waiting for data if asked to, or,
+with `to`, as one streamed answer for a whole range.
 """
 
 from __future__ import annotations
@@ -31,14 +31,16 @@ from tidelog.model.ports import Buffer
 
 
 class BatchOffsets(Struct, frozen=True):
-    """Offsets of a batch; null if it is a repeat whose offsets are no longer remembered."""
+    """First and last offset of a batch; null if it is a duplicate whose offsets are not remembered any more."""
 
     base_offset: int | None
     last_offset: int | None
 
 
 class BatchesReceipt(Struct, frozen=True):
-    """The offsets and the acknowledgement of the batches of one request."""
+    """The offsets of the batches of one request, with the leader epoch, the acknowledging brokers and the
+    durability.
+    """
 
     topic: str
     partition: int
@@ -49,7 +51,7 @@ class BatchesReceipt(Struct, frozen=True):
 
 
 async def post_batches(context: Context, call: Call) -> web.StreamResponse:
-    """Appends record batches as they are."""
+    """Appends raw record batches to a partition."""
     partition = context.face.partitions.handle(call.topic_name(), call.partition_number())
     check_batches(call.request)
     acks = params.acks(call.query)
@@ -84,7 +86,8 @@ async def post_batches(context: Context, call: Call) -> web.StreamResponse:
 
 def _check_keyed(batches: list[RecordBatch], batches_max: int) -> None:
     """Raises `UnprocessableBody` for more batches than a partition remembers under one key, and `InvalidRequest` for
-    batches that have a producer of their own."""
+    batches that have a producer id.
+    """
     if len(batches) > batches_max:
         raise UnprocessableBody(f"{len(batches)} batches under one {HEADER}: at most {batches_max} can be remembered")
     if any(batch.header.producer_id != NO_PRODUCER for batch in batches):
@@ -92,7 +95,7 @@ def _check_keyed(batches: list[RecordBatch], batches_max: int) -> None:
 
 
 async def get_batches(context: Context, call: Call) -> web.StreamResponse:
-    """Record batches as they are: once, waiting for data, or a whole range as a stream."""
+    """Reads raw record batches: once, with a wait for data, or a whole range as a stream."""
     partition = readable_partition(context, call)
     query = call.query
     limits, read = context.limits, context.stages.fetch_read
@@ -112,8 +115,8 @@ async def get_batches(context: Context, call: Call) -> web.StreamResponse:
 
 
 async def _stream_range(context: Context, call: Call, partition: ReadHandle, offset: int) -> web.StreamResponse:
-    """Streams one chunked answer from the batch with `offset` to the batch with `to - 1`, or to the high watermark of
-    the first read; it ends sooner if more ranges were given up than its headers have room for.
+    """Streams the batches from the one with `offset` to the one with `to - 1`, or to the high watermark of the first
+    read, as one chunked answer. It ends sooner if the range has more accepted losses than the headers can name.
     """
     conflicting = [name for name in ("max_bytes", "min_bytes", "wait_ms") if name in call.query]
     if conflicting:
@@ -154,14 +157,16 @@ async def _stream_range(context: Context, call: Call, partition: ReadHandle, off
 
 
 def _lost_in(context: Context, call: Call, offset: int, end: int) -> list[tuple[int, int]]:
-    """Returns the ranges that were given up between two offsets, as reads tell them piece by piece."""
+    """Returns the accepted losses (offset ranges that an operator declared lost) between two offsets, clipped to
+    them.
+    """
     partition = context.face.cluster.topic(call.topic_name()).partitions[call.partition_number()]
     overlaps = ((max(start, offset), min(stop, end)) for start, stop in LostRanges(partition.losses))
     return [(start, stop) for start, stop in overlaps if start < stop]
 
 
 def _before(fetched: FetchedBatches, end: int) -> Buffer:
-    """Returns the batches that begin before `end`."""
+    """Returns the batches whose base offset is below `end`."""
     if fetched.next_offset <= end:
         return fetched.data
     size = 0

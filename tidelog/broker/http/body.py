@@ -1,14 +1,14 @@
-"""Request bodies: admitted before they are read, read once into one buffer, or refused unread.
+"""Request bodies: admitted before they are read, then read once into one buffer, or refused unread.
 
-The order is the point. Length, encoding and bound are judged on the head alone; then the length is taken from the
+The order matters. Length, encoding and bound are checked by the head alone; then the length is taken from the memory
 budget that all requests share; only then is the client told to send (`100 Continue`) and the body read, straight into
-the buffer that a record batch will be patched in and written from. So a flood costs no memory, and a refusal costs no
-bandwidth where the client waits for `100 Continue`, as curl does for large bodies.
+the buffer in which a record batch is completed and from which it is written. So a flood costs no memory, and a refusal
+costs no bandwidth where the client waits for `100 Continue`, as curl does for large bodies.
 
-A body in chunks does not say how long it will be, so bound and budget are asked for each piece that has come, before
-it is kept. It may be refused half-way, and then the connection ends with the refusal.
+A chunked body does not declare its length, so bound and budget are checked for each piece that has arrived, before it
+is kept. Such a body may be refused half-way; then the connection is closed after the error answer.
 
-A body that stops half-way is a client that is gone, or that will be told 408: nothing of it reaches a handler.
+If a body ends half-way, its client has disconnected or gets a 408; nothing of it reaches a handler.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 async def read_body(context: Context, call: Call, bytes_max: int, *, is_optional: bool = False) -> bytearray:
-    """The whole body, at most `bytes_max` bytes; empty if there is none and `is_optional`.
+    """Returns the whole body, at most `bytes_max` bytes; empty if there is none and it `is_optional`.
 
     Raises `LengthRequired` (411), `UnsupportedMediaType` (415, content encodings), `TooLarge` (413), `QuotaExceeded`
-    (429), `Overloaded` (503) with the body unread, or read in part if it comes in chunks; `RequestTimeout` (408) if it
-    does not come in time; `ConnectionError` if the client goes away.
+    (429), `Overloaded` (503) with the body unread, or partly read if it is chunked; `RequestTimeout` (408) if it does
+    not arrive in time; `ConnectionError` if the client disconnects.
     """
     return await _read(context, call, bytes_max, bytearray, is_optional=is_optional)
 
 
 async def read_batches(context: Context, call: Call) -> bytearray | memoryview:
-    """Reads a body of record batches, which may be large, into memory that can be patched. Raises as `read_body`."""
+    """Reads a body of record batches, which may be large, into writable memory. Raises as `read_body`."""
     return await _read(context, call, context.limits.batches_bytes_max, fresh_memory)
 
 
@@ -82,7 +82,9 @@ async def _read(
 
 
 async def read_json(context: Context, call: Call, decoder: msgspec.json.Decoder[T]) -> T:
-    """The body as the decoder's type. Raises as `check_document`, `read_body` and `decode_body`."""
+    """Returns the JSON body as the decoder's type. Raises `UnsupportedMediaType`, `InvalidRequest`, and as
+    `read_body`.
+    """
     check_document(call.request)
     return decode_body(decoder, await read_body(context, call, context.limits.json_bytes_max))
 
@@ -105,7 +107,9 @@ async def invite_body(request: web.BaseRequest) -> None:
 
 
 async def _receive(request: web.BaseRequest, read: Callable[[], Awaitable[None]], timeout_s: float) -> None:
-    """Has `read` take the body in, inviting the client to send it. Raises `RequestTimeout` if that is not soon."""
+    """Runs `read`, which receives the body, after inviting the client to send it. Raises `RequestTimeout` if it takes
+    longer than `timeout_s`.
+    """
     await invite_body(request)
     try:
         async with asyncio.timeout(timeout_s):
@@ -128,7 +132,7 @@ def _too_large(size: str, bytes_max: int) -> TooLarge:
 
 
 async def _fill(body: bytearray | memoryview, content: StreamReader) -> None:
-    """Copies what comes into its place. The parser never delivers more than the declared length."""
+    """Copies a body of declared length into `body` as it arrives. The parser never delivers more than that length."""
     view = memoryview(body)
     filled = 0
     while filled < len(view):
@@ -140,8 +144,9 @@ async def _fill(body: bytearray | memoryview, content: StreamReader) -> None:
 
 
 async def _gather(context: Context, call: Call, body: bytearray, bytes_max: int) -> None:
-    """Appends what comes to the body, up to its last chunk. However small the chunks are, a piece is all that has
-    come since the last one; other requests get their turn between two."""
+    """Appends a chunked body to `body` as it arrives, up to its last chunk. Between two pieces other requests get their
+    turn on the event loop.
+    """
     while piece := await call.request.content.readany():
         call.received_bytes += len(piece)
         if call.received_bytes > bytes_max:

@@ -1,4 +1,4 @@
-"""The broker's own counters as Prometheus families, read from it when somebody scrapes."""
+"""The broker's own counters as Prometheus metrics, read from the broker at each scrape."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from tidelog.broker.face.face import BrokerFace
 
 
 class BrokerMetrics(Collector):
-    """Shows what a broker counts (`Stats`), and what its replicas wait for. Partitions are `partition_metrics`."""
+    """Metrics of the broker's counters (`Stats`) and of damage in its replicas. Partitions led here are in
+    `metrics_page`.
+    """
 
     def __init__(self, face: BrokerFace) -> None:
         self._face = face
 
     def collect(self) -> Iterator[Metric]:
-        """Called by the registry for each scrape."""
+        """Yields the metrics for one scrape."""
         cluster, statistics = self._face.cluster, self._face.statistics
         if not self._face.readiness.is_ready:
             return
@@ -42,7 +44,9 @@ class BrokerMetrics(Collector):
         )
 
     def _waiting(self) -> Iterator[Metric]:
-        """Yields what replicas here, led or not, wait for: two brokers that show it have two damaged ones."""
+        """Yields the damage and missing repairs of the replicas on this broker, led or not. Several brokers may report
+        the same partition, each for its own replica.
+        """
         labels = ["topic", "partition"]
         damaged = GaugeMetricFamily(
             "tidelog_partition_damaged_ranges",

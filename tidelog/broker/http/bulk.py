@@ -1,7 +1,7 @@
-"""The two calls of smart clients: the whole metadata in one answer, and the offsets of many partitions in another.
+"""Two requests of smart clients: the whole cluster metadata in one answer, and the offsets of many partitions in one.
 
-`GET /metadata` is Kafka's Metadata request: who leads what, and where brokers listen. `POST /offsets` is its
-ListOffsets, with a wait: a reader of many partitions learns in one request that any of them has grown.
+`GET /metadata` is Kafka's Metadata request: partition leaders, and the addresses of brokers. `POST /offsets` is its
+ListOffsets, with a wait: a reader of many partitions learns by one request when any of them has grown.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from tidelog.model.names import check_topic_name
 
 
 class BrokerShown(Struct, frozen=True):
-    """A live broker, and where its HTTP listener is. `kafka` is the address, as `host:port`, at which it takes Produce
-    and Fetch in Kafka's protocol; null if it does not."""
+    """A live broker and the address of its HTTP listener. `kafka` is the address, as `host:port`, of its listener for
+    Kafka's protocol; null if it has none.
+    """
 
     node_id: int
     host: str
@@ -36,7 +37,7 @@ class BrokerShown(Struct, frozen=True):
 
 
 class MetadataShown(Struct, frozen=True):
-    """All live brokers, and of the topics that were asked for those that exist."""
+    """All live brokers, and those of the requested topics that exist."""
 
     cluster_id: str
     controller_id: int
@@ -49,12 +50,12 @@ class _MetadataAnswer(Struct, frozen=True):
     controller_id: int
     brokers: list[BrokerShown]
     topics: list[Raw]
-    """A `TopicShown` of each topic, as JSON."""
+    """Each topic as JSON, a `TopicShown`."""
 
 
 class OffsetsAsked(Body):
     """The question about one partition: with `timestamp` also for the first offset of that time or later; with
-    `high_watermark` the answer waits until the high watermark is another one.
+    `high_watermark` the answer waits until the partition's high watermark differs from it.
     """
 
     topic: str
@@ -71,8 +72,9 @@ class OffsetsRequest(Body):
 
 
 class OffsetsShown(Struct, frozen=True):
-    """The extent of one partition, or its error. `offset` and `timestamp` are of the first record that is not older
-    than the timestamp asked for; null if there is none (or none was asked for)."""
+    """The offsets of one partition, or its error. `offset` and `timestamp` are those of the first record that is not
+    older than the requested timestamp; null if there is none, or no timestamp was requested.
+    """
 
     topic: str
     partition: int
@@ -89,7 +91,7 @@ class OffsetsShown(Struct, frozen=True):
 
 
 class OffsetsAnswer(Struct, frozen=True):
-    """The offsets of each partition that was asked about, in the order of the request."""
+    """The offsets of each requested partition, in the order of the request."""
 
     partitions: list[OffsetsShown]
 
@@ -98,7 +100,7 @@ _REQUEST: Final = json_decoder(OffsetsRequest)
 
 
 async def get_metadata(context: Context, call: Call) -> web.StreamResponse:
-    """All live brokers, and who leads the partitions of topics."""
+    """Returns all live brokers, and the leaders of the partitions of topics."""
     image = context.face.cluster.image
     listed = call.query.get("topics")
     if listed is None:
@@ -118,7 +120,7 @@ def _broker_shown(info: BrokerInfo) -> BrokerShown:
 
 
 async def post_offsets(context: Context, call: Call) -> web.StreamResponse:
-    """The extent of many partitions, now or when one changes."""
+    """Returns the offsets of many partitions, at once or when one changes."""
     request = await read_json(context, call, _REQUEST)
     if not 0 < len(request.partitions) <= context.limits.entries_max:
         raise UnprocessableBody(f"{len(request.partitions)} partitions: ask for 1 to {context.limits.entries_max}")
@@ -131,7 +133,7 @@ async def post_offsets(context: Context, call: Call) -> web.StreamResponse:
 async def _wait_for_change(
     context: Context, call: Call, request: OffsetsRequest, partitions: list[PartitionHandle | TidelogError]
 ) -> None:
-    """Waits until any partition's high watermark is not the one given, or there is an error to tell."""
+    """Waits until any partition's high watermark differs from the one in the request, or a partition has an error."""
     if all(query.high_watermark is None for query in request.partitions):
         raise InvalidRequest("wait_ms needs the high_watermark that you know of at least one partition")
     ends: list[tuple[PartitionHandle, int]] = []

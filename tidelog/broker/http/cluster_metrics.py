@@ -1,6 +1,7 @@
-"""A broker's knowledge of its cluster as Prometheus families: the controller, the brokers, and how far each has come.
+"""The cluster as one broker sees it, as Prometheus metrics: the controller, the brokers, and how far each has applied
+the metadata log.
 
-Shown from the first moment on, also by a broker that waits for its cluster: that is when somebody looks.
+They are also there while a broker waits to join its cluster, when an operator needs them most.
 """
 
 from __future__ import annotations
@@ -37,19 +38,17 @@ class _Counts(NamedTuple):
 
 
 class ClusterMetrics(Collector):
-    """Collects one broker's view of its cluster. Brokers may differ for a moment; a difference that lasts is a fault to
-    look at.
+    """Metrics of one broker's view of its cluster. Brokers may differ for a moment; a difference that lasts is a
+    fault.
     """
 
     def __init__(self, face: BrokerFace) -> None:
         self._face = face
         self._counted: dict[str, tuple[Topic, _Counts]] = {}
-        """The counts of each topic, by name, with the topic that was counted: its object stays the same as long as it
-        does.
-        """
+        """Counts by topic name, with the topic object that was counted: an unchanged topic keeps its object."""
 
     def collect(self) -> Iterator[Metric]:
-        """Called by the registry for each scrape."""
+        """Yields the metrics for one scrape."""
         yield from self._controller()
         yield from self._brokers()
         yield from self._peers()

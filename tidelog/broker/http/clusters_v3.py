@@ -1,7 +1,7 @@
 """REST v3: the cluster, its brokers, and producer ids.
 
-What Confluent's proxy does not show is added: who votes on the metadata log, how far the addressed broker has applied
-it, and whether a registered broker counts as live.
+Additions to Confluent's REST Proxy: the voters of the metadata log, how far the addressed broker has applied it, and
+whether a registered broker is live.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tidelog.model.ids import NodeId
 
 
 class VoterV3(Struct, frozen=True):
-    """A voter on the metadata log: a broker's disk. `host` and `port` are its peer address."""
+    """A voter of the metadata log: a broker's disk. `host` and `port` are its address for other brokers."""
 
     voter_id: int
     broker_id: int
@@ -35,9 +35,10 @@ class VoterV3(Struct, frozen=True):
 
 
 class RecoveryV3(Struct, frozen=True):
-    """The metadata log was begun anew, by `tidelog cluster recover`, from what was left of it: all up to the metadata
-    position `kept_position`, but what the sentences of `given_up` name. `recovery_id` is empty if an older version did
-    it."""
+    """A recovery: the metadata log was started anew by `tidelog cluster recover` from the records that were left, all
+    up to the metadata position `kept_position`; the sentences of `given_up` name what was lost. `recovery_id` is empty
+    if an older version did it.
+    """
 
     generation: int
     recovery_id: str
@@ -48,13 +49,14 @@ class RecoveryV3(Struct, frozen=True):
 
 
 class ClusterV3(Resource, frozen=True):
-    """A cluster. `controller` links to the broker that is the controller now, and is left out where none is;
-    `controller_epoch` rises with each that becomes it. `metadata_position` is how far the broker that answers has
-    applied the metadata log. `generation` is how often that was begun anew, and `recoveries` tell of the last hundred
-    times, oldest first. `clock_offset_ms` is how far the clock of the broker that answers is ahead of the others', as
-    it was told last, and `clock_is_off` is true while that is over its `clock.skew.ms.max`. `feature_level` is the
-    level at which metadata are written (`feature-level:raise`). `insecure_listeners` has a sentence about each listener
-    of the broker that answers that strangers on other machines can reach, and that believes them."""
+    """A cluster. `controller` links to the active controller's broker, and is left out if there is none;
+    `controller_epoch` rises with each new controller. `metadata_position` is how far the answering broker has applied
+    the metadata log. `generation` counts how often that log was started anew, and `recoveries` describes the last
+    hundred times, oldest first. `clock_offset_ms` is how far the answering broker's clock is ahead of the others', as
+    last measured, and `clock_is_off` is true while that exceeds its `clock.skew.ms.max`. `feature_level` is the level
+    at which metadata are written (`feature-level:raise`). `insecure_listeners` has a sentence for each listener of the
+    answering broker that other machines can reach without authentication.
+    """
 
     controller_epoch: int
     metadata_position: int
@@ -75,19 +77,19 @@ class ClusterV3(Resource, frozen=True):
 
 
 class FeatureLevelsV3(Struct, frozen=True):
-    """The feature levels that a broker speaks, both ends included."""
+    """The range of feature levels that a broker supports, both ends included."""
 
     lowest: int
     highest: int
 
 
 class BrokerV3(Resource, frozen=True):
-    """A registered broker; `host` and `port` are its HTTP address, `kafka_host` and `kafka_port` where Kafka's clients
-    find it, null if they do not. A fenced one is not heard of now, and leads nothing.
+    """A registered broker; `host` and `port` are its HTTP address, `kafka_host` and `kafka_port` that for Kafka's
+    protocol, null if it has none. A fenced broker sends no heartbeats, and leads nothing.
 
     `broker_epoch` is the position of its registration in the metadata log. `voter_id` is null if it does not vote.
-    `feature_levels` are the lowest and the highest that it speaks, null if the broker that answers does not know: at
-    level 1 of the cluster they are not written down, and only a broker that is there can say.
+    `feature_levels` are the lowest and the highest level that it supports, null if the answering broker does not know
+    them: at feature level 1 of the cluster they are not in the metadata, and only a connected broker tells them.
     """
 
     broker_id: int
@@ -108,13 +110,15 @@ class BrokerV3(Resource, frozen=True):
 
 
 class RaiseAsked(Body):
-    """The body that raises the cluster's feature level; with `validate_only` nothing is raised."""
+    """The body of a request to raise the cluster's feature level; with `validate_only` nothing is raised."""
 
     validate_only: bool = False
 
 
 class LevelRaisedV3(Struct, frozen=True):
-    """The cluster's feature level before, and now, or as it would be. Equal if it is the highest already."""
+    """The cluster's feature level before, and after; with `validate_only` the level that it would have. Equal if it is
+    the highest already.
+    """
 
     before: int
     feature_level: int
@@ -124,28 +128,29 @@ _RAISE: Final = json_decoder(RaiseAsked)
 
 
 class ProducerIdV3(Struct, frozen=True):
-    """A producer id that nobody else has."""
+    """A producer id that is unique in the cluster."""
 
     producer_id: int
     producer_epoch: int
 
 
 async def list_clusters(context: Context, call: Call) -> web.StreamResponse:
-    """The cluster, as a list of one."""
+    """Lists the one cluster that the broker belongs to."""
     links = Links(context, call)
     data = [_cluster(context, links)]
     return json_answer(ResourceList("KafkaClusterList", ListMetadata(links.clusters_url), data))
 
 
 async def get_cluster(context: Context, call: Call) -> web.StreamResponse:
-    """The cluster."""
+    """Returns the cluster."""
     return json_answer(_cluster(context, Links(context, call)))
 
 
 async def raise_feature_level(context: Context, call: Call) -> web.StreamResponse:
-    """Raises the feature level of the cluster, for good, to the highest that any of its brokers speaks.
+    """Raises the feature level of the cluster, irrevocably, to the highest that any of its brokers supports.
 
-    Refused unless all registered brokers speak it."""
+    Refused unless all registered brokers support it.
+    """
     Links(context, call)
     body = await read_json(context, call, _RAISE)
     raised = await context.face.administration.by(call.caller).raise_level(validate_only=body.validate_only)
@@ -153,7 +158,7 @@ async def raise_feature_level(context: Context, call: Call) -> web.StreamRespons
 
 
 async def list_brokers(context: Context, call: Call) -> web.StreamResponse:
-    """The registered brokers, live or fenced."""
+    """Lists the registered brokers, live or fenced."""
     links = Links(context, call)
     image = context.face.cluster.image
     data = [_broker(links, context, image.brokers[node_id]) for node_id in sorted(image.brokers)]
@@ -161,20 +166,20 @@ async def list_brokers(context: Context, call: Call) -> web.StreamResponse:
 
 
 async def get_broker(context: Context, call: Call) -> web.StreamResponse:
-    """A broker."""
+    """Returns a broker."""
     links = Links(context, call)
     return json_answer(_broker(links, context, broker_of(context, call)))
 
 
 async def remove_broker(context: Context, call: Call) -> web.StreamResponse:
-    """Removes a broker from the cluster, which will not come back; refused as long as it has what others need."""
+    """Removes a broker for good from the cluster; refused while it has replicas or votes that the cluster needs."""
     Links(context, call)
     await context.face.administration.by(call.caller).remove_broker(broker_of(context, call).node_id)
     return no_content()
 
 
 async def list_broker_replicas(context: Context, call: Call) -> web.StreamResponse:
-    """The replicas on a broker."""
+    """Lists the replicas on a broker."""
     links = Links(context, call)
     node_id = broker_of(context, call).node_id
     topics = context.face.cluster.image.topics
@@ -188,14 +193,14 @@ async def list_broker_replicas(context: Context, call: Call) -> web.StreamRespon
 
 
 async def allocate_producer_id(context: Context, call: Call) -> web.StreamResponse:
-    """A producer id that nobody else has."""
+    """Allocates a producer id that is unique in the cluster."""
     Links(context, call)
     await read_body(context, call, context.limits.json_bytes_max, is_optional=True)
     return json_answer(ProducerIdV3(await context.face.administration.allocate_producer_id(), 0), status=201)
 
 
 def broker_of(context: Context, call: Call) -> BrokerInfo:
-    """Returns the broker of the path. Raises `NotFound` if none is registered under this id."""
+    """Returns the broker of the path. Raises `NotFound` if none is registered with this id."""
     node_id = NodeId(params.node_number(call.path["broker_id"]))
     brokers = context.face.cluster.image.brokers
     if node_id not in brokers:
@@ -228,8 +233,9 @@ def _cluster(context: Context, links: Links) -> ClusterV3:
 
 
 def _controller(context: Context) -> NodeId:
-    """Returns the last one that took office, as long as somebody leads the metadata log; as far as this broker
-    knows."""
+    """Returns the node id of the active controller, as far as this broker knows; -1 if the metadata log has no
+    leader.
+    """
     cluster = context.face.cluster
     return NO_LEADER if cluster.controller_node is None else cluster.image.controller_id
 

@@ -1,4 +1,4 @@
-"""REST v3: settings of topics, which can be changed, and of brokers, of which only the level of the log can be."""
+"""REST v3: settings of topics, which can be changed, and of brokers, of which only the log level can be changed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tidelog.model.errors import InvalidRequest, NotFound
 
 
 class SynonymV3(Struct, frozen=True):
-    """A source that could decide a setting's value."""
+    """A possible source of a setting's value (default, configuration file, topic override), in order of precedence."""
 
     name: str
     value: str | None
@@ -58,7 +58,7 @@ class BrokerConfigV3(Resource, frozen=True):
 
 
 class ClusterConfigV3(Resource, frozen=True):
-    """A setting of all brokers of a cluster."""
+    """A setting shared by all brokers of a cluster."""
 
     config_type: str
     name: str
@@ -77,7 +77,7 @@ class ConfigValue(Body):
 
 
 class ConfigChange(Body):
-    """The change of one setting: to a value, or back to its default."""
+    """The change of one setting: to a value, or back to its default (`DELETE` or null)."""
 
     name: str
     value: str | None = None
@@ -97,7 +97,7 @@ LOG_LEVELS: Final = get_args(LogLevel)
 
 
 async def list_topic_configs(context: Context, call: Call) -> web.StreamResponse:
-    """A topic's settings."""
+    """Lists the settings of a topic."""
     links = Links(context, call)
     topic = context.face.cluster.topic(call.topic_name())
     data = _topic_configs(context, links, topic)
@@ -105,7 +105,7 @@ async def list_topic_configs(context: Context, call: Call) -> web.StreamResponse
 
 
 async def list_all_topic_configs(context: Context, call: Call) -> web.StreamResponse:
-    """The settings of all topics."""
+    """Lists the settings of all topics."""
     links = Links(context, call)
     topics = context.face.cluster.image.topics
     names = context.visible(call, "Topic", sorted(topics), Operation.DESCRIBE_CONFIGS)
@@ -114,7 +114,7 @@ async def list_all_topic_configs(context: Context, call: Call) -> web.StreamResp
 
 
 async def get_topic_config(context: Context, call: Call) -> web.StreamResponse:
-    """Shows a setting of a topic."""
+    """Returns a setting of a topic."""
     links = Links(context, call)
     topic = context.face.cluster.topic(call.topic_name())
     return json_answer(_named(_topic_configs(context, links, topic), call))
@@ -148,40 +148,40 @@ async def alter_topic_configs(context: Context, call: Call) -> web.StreamRespons
 
 
 async def list_broker_configs(context: Context, call: Call) -> web.StreamResponse:
-    """A broker's settings."""
+    """Lists the settings of a broker."""
     links = Links(context, call)
     data = _broker_configs(context, links, call)
     return json_answer(links.list_of("KafkaBrokerConfig", data, "brokers", broker_of(context, call).node_id, "configs"))
 
 
 async def get_broker_config(context: Context, call: Call) -> web.StreamResponse:
-    """Shows a setting of a broker."""
+    """Returns a setting of a broker."""
     links = Links(context, call)
     return json_answer(_named(_broker_configs(context, links, call), call))
 
 
 async def put_broker_config(context: Context, call: Call) -> web.StreamResponse:
-    """Sets one setting of a running broker, until it ends: the level of its log, the only one that can be changed."""
+    """Sets the log level of a running broker until it restarts; no other setting can be changed."""
     Links(context, call)
     body = await read_json(context, call, _VALUE)
     return _alter_own(context, call, body.value)
 
 
 async def delete_broker_config(context: Context, call: Call) -> web.StreamResponse:
-    """Sets one setting of a running broker back to what it was told when it was started: the level of its log."""
+    """Resets the log level of a running broker to the value in its configuration."""
     Links(context, call)
     return _alter_own(context, call, None)
 
 
 async def list_all_broker_configs(context: Context, call: Call) -> web.StreamResponse:
-    """The settings of all brokers that this one can tell: its own."""
+    """Lists the settings of the addressed broker, the only one that it can tell."""
     links = Links(context, call)
     data = _own_configs(context, links)
     return json_answer(links.list_of("KafkaBrokerConfig", data, "brokers", "-", "configs"))
 
 
 async def list_cluster_configs(context: Context, call: Call) -> web.StreamResponse:
-    """Settings that all brokers share: there are none, each broker is told its own when it starts."""
+    """Lists the settings shared by all brokers: always empty, each broker has its own configuration."""
     data: list[ClusterConfigV3] = []
     return json_answer(Links(context, call).list_of("KafkaClusterConfig", data, "broker-configs"))
 

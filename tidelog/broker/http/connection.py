@@ -1,8 +1,8 @@
-"""The connections of a listener: counted and capped, plain about bad HTTP, silent about what they run on.
+"""The connections of a listener: counted, bounded, with clear errors for bad HTTP and no hint of the server software.
 
-A client that connects and asks nothing must not keep others out. When all places are taken, a new connection gets that
-of one *at rest* (`Resting`). If nobody rests it becomes a *probe*, of which there are a few: it is served only what is
-always on, so that a broker whose clients keep it busy is not taken for dead. Beyond these it is refused unread.
+Idle connections must not keep other clients out. When all places are taken, a new connection replaces one *at rest*
+(idle for long enough, see `Resting`). If none is at rest, the new one becomes a *probe*, of which there are a few: on
+it only health checks are served, so that a busy broker is not taken for dead. Beyond these it is refused unread.
 """
 
 from __future__ import annotations
@@ -35,10 +35,13 @@ from tidelog.model.errors import InvalidRequest
 IPPROTO_TCP: Final = 6
 TCP_USER_TIMEOUT: Final = 18  # Linux
 FRAME_START: Final = b"\0"
-"""The first byte of a client of Kafka's protocol that has come to the wrong port: it would wait, and understand no
-answer."""
+"""The first byte of a client that speaks Kafka's protocol to this port by mistake; it would not understand an HTTP
+answer.
+"""
 CHUNKS_MAX: Final = 2048
-"""Bounds the chunks of a body taken in before other requests have their turn: some 2 ms; aiohttp takes in 16,384."""
+"""Maximum chunks of a chunked body that are taken in before other requests have their turn: some 2 ms; aiohttp's own
+bound is 16,384.
+"""
 
 
 def _refusal(status: bytes, body: bytes) -> bytes:
@@ -61,10 +64,12 @@ _LATE_HEAD: Final = _refusal(
 
 
 class Request(web.BaseRequest):
-    """A request whose answer does not tell which software, in which version, gives it."""
+    """An HTTP request whose answer does not name the server software and its version."""
 
     async def _prepare_hook(self, response: web.StreamResponse) -> None:
-        """aiohttp's hook for signals, called with the headers ready; signals themselves would cost twice as much."""
+        """Removes the `Server` header, and closes the connection after the answer while the listener stops. It is
+        aiohttp's hook for signals, which would cost twice as much.
+        """
         response.headers.popall("Server", None)
         if cast("Connection", self.protocol).is_draining:
             response.force_close()
@@ -72,7 +77,7 @@ class Request(web.BaseRequest):
 
 
 class Connection(web.RequestHandler):
-    """Serves one client connection."""
+    """One client connection: admission, head deadline, turns of large bodies, lingering close."""
 
     __slots__ = (
         "_audit",
@@ -123,34 +128,38 @@ class Connection(web.RequestHandler):
         self._shares = shares
         self._is_admitted = False
         self._is_held = False
-        """True while the body of this connection waits for other large bodies to be read."""
+        """True while this connection is not read because other large bodies have their turn."""
         self._is_serving = False
         self._is_astray = False
-        """True once something came that is not HTTP."""
+        """True once the client sent bytes that are not HTTP."""
         self._lingering: Lingering | None = None
         self._certificate: dict[str, Any] | None = None
         self._holder: str | None = None
-        """The user that it is counted for, if there are quotas."""
+        """The user for whose connection quota this connection counts; None without quotas."""
         self.address = ""
         """The client's address, without its port."""
         self.has_asked = False
-        """True once a request has come."""
+        """True once a request has arrived."""
         self.is_probe = False
-        """True if the connection has one of the places that are kept for probes: only requests that are always served
-        are served on it."""
+        """True if the connection has one of the places kept for probes: only health checks and metrics are served on
+        it.
+        """
         self.waits_since_s = 0.0
-        """The time from which the next request waits, by the broker's clock: its head had come, and the request before
-        it was answered."""
+        """Time (broker's clock, s) from which the next request waits: its head had arrived, and the request before it
+        was answered.
+        """
 
     @property
     def certificate(self) -> dict[str, Any] | None:
-        """The client's verified certificate, as `ssl` parses it: its subject and its other names. None if it showed
-        none."""
+        """The client's verified certificate, as `ssl` parses it (subject and alternative names); None if it presented
+        none.
+        """
         return self._certificate
 
     def hold_for(self, user: str) -> None:
-        """Counts the connection for the user of its request. Raises `TooManyConnections` if that user has enough
-        others."""
+        """Counts the connection for the user of its request. Raises `TooManyConnections` if the user has as many others
+        as its quota allows.
+        """
         if user != self._holder and self._shares is not None:
             self._release()
             self._shares.hold(user)
@@ -163,16 +172,16 @@ class Connection(web.RequestHandler):
 
     @property
     def is_busy(self) -> bool:
-        """True while a request is under way, or waits for its turn."""
+        """True while a request is being served or waits to be served."""
         return self._is_serving or bool(self._messages)
 
     @property
     def is_draining(self) -> bool:
-        """True if each request is to be the last one on its connection."""
+        """True once the listener stops, so that each request is the last one on its connection."""
         return self._resting.is_draining
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Admits the client, or answers that there are too many connections and closes."""
+        """Admits the connection, or answers 429 or 503 and closes it."""
         now_s = self._loop.time()
         peer_name = transport.get_extra_info("peername")
         self.address = peer_name[0] if peer_name else ""
@@ -218,7 +227,7 @@ class Connection(web.RequestHandler):
         self._end_lingering()
 
     def give_way(self) -> None:
-        """Closes a connection that is at rest; it counts no more."""
+        """Closes a connection at rest, and frees its place at once."""
         self._metrics.refused("at rest")
         self._count_out()  # now, as the loss is heard of later, when the place is taken
         if self.transport is not None:
@@ -245,7 +254,7 @@ class Connection(web.RequestHandler):
         self._large_bodies.join(self)
 
     def close(self) -> None:
-        """Takes no more requests; who only listens to what is left of a body waits no more."""
+        """Stops taking requests, and ends a lingering close."""
         super().close()
         self._end_lingering()
 
@@ -254,7 +263,7 @@ class Connection(web.RequestHandler):
             self._lingering.end()
 
     async def _linger(self, content: StreamReader) -> None:
-        """Reads and drops the rest of what the client sends, then closes."""
+        """Reads and drops the rest of a request body that arrives after the answer, then closes the connection."""
         assert self.transport is not None
         ended = asyncio.Event()
         self._lingering = Lingering(self.transport, self._limits, self._loop, ended.set)
@@ -268,7 +277,7 @@ class Connection(web.RequestHandler):
     # -- heads -------------------------------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        """Takes what came; a head that has begun has a deadline."""
+        """Parses received bytes, and starts the deadline of a request head that is incomplete."""
         if self._lingering is not None:
             self._lingering.took(len(data))
             self._large_bodies.end_turn(self)
@@ -294,13 +303,15 @@ class Connection(web.RequestHandler):
             self._heads.begin(self)
 
     def head_is_late(self) -> None:
-        """Answers 408 to a client whose head did not come in time, and drops the rest of what it sends."""
+        """Answers 408 if the request head did not arrive in time, and drops whatever the client still sends."""
         if not self.is_busy and self.transport is not None:
             self._metrics.refused("slow head")
             self._say_and_close(self.transport, _LATE_HEAD)
 
     def begin(self, message: RawRequestMessage, payload: StreamReader) -> None:
-        """Begins a request that has its turn: to the end of its answer the connection is busy, without a gap."""
+        """Marks the connection as busy until the request is answered, and queues it for reading if its body is
+        large.
+        """
         self._is_serving = True
         if int(message.headers.get(CONTENT_LENGTH, 0)) > LARGE_BYTES and not payload.is_eof():
             self._large_bodies.join(self)
@@ -309,12 +320,12 @@ class Connection(web.RequestHandler):
     # -- turns of large bodies ---------------------------------------------------------------------------------------
 
     def hold(self) -> None:
-        """Reads nothing more until its turn."""
+        """Stops reading from the connection until `release`."""
         self._is_held = True
         self._pause_transport_reading()
 
     def release(self) -> None:
-        """Reads on, unless what came before has not been taken yet."""
+        """Resumes reading, unless data received before has not been processed yet."""
         self._is_held = False
         if self._lingering is not None or not (self._reading_paused or self._buffer_paused):
             self._resume_transport_reading()
@@ -326,7 +337,7 @@ class Connection(web.RequestHandler):
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
-        """Sends what is left of the answer; the next request's turn comes."""
+        """Sends the rest of the answer; lingers if the connection ends with it and the body is still arriving."""
         try:
             resp, is_lost = await super().finish_response(request, resp, start_time)
             is_last = self._is_astray or not (resp.keep_alive or request.content.is_eof())
@@ -345,8 +356,8 @@ class Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Answers a message that is not HTTP with an error in the usual shape; nothing is logged, since it is the
-        client's fault. Raises `ConnectionError` again: there is nobody to answer.
+        """Answers bytes that are not HTTP with an error in the usual shape, without logging it. Reraises
+        `ConnectionError`, since the client has disconnected.
         """
         if isinstance(exc, ConnectionError):
             raise exc
@@ -360,7 +371,7 @@ class Connection(web.RequestHandler):
 
 
 class Server(web.Server):
-    """Makes a `Connection` for each client."""
+    """Makes a `Connection` for each client, and stops all of them."""
 
     def __init__(
         self,
@@ -372,7 +383,7 @@ class Server(web.Server):
         shares: Shares | None = None,
         audit: Audit | None = None,
     ) -> None:
-        """`shares` tells how often addresses may connect; `audit` hears of those that do so more often."""
+        """`shares` limits how often an address may connect; `audit` records addresses that connect more often."""
         self._loop_used = asyncio.get_running_loop()
         self._limits = limits
         self._count = connections
@@ -386,11 +397,11 @@ class Server(web.Server):
         super().__init__(serve, request_factory=self._new_request, handler_cancellation=True)
 
     def drain(self) -> None:
-        """From now on each answer is the last one on its connection, and says so."""
+        """Makes every answer from now on the last one on its connection (`Connection: close`)."""
         self._resting.is_draining = True
 
     async def wait_for_the_last(self, seconds_max: float) -> None:
-        """Returns when no connection is open any more, or after so long."""
+        """Waits until no connection is open, `seconds_max` at most."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds_max):
                 while not self._resting.is_empty:

@@ -1,7 +1,7 @@
-"""Bodies of the v2 consumer API: what clients send, judged, and made into what is asked of an instance.
+"""Bodies of the v2 consumer API: validated, and converted to requests for a consumer instance.
 
-Shapes are those of Confluent's REST Proxy. Beside them: `enable.auto.commit`, as Strimzi calls the flag, and
-`next_offset` in commits, for who would rather say the next offset to be read than the last one that was processed.
+The shapes are those of Confluent's REST Proxy. Additions: `enable.auto.commit`, as Strimzi calls the flag, and
+`next_offset` in commits, for clients that prefer the next offset to read over the last one processed.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ _ON_LOSS: Final[tuple[Literal["fail", "skip"], ...]] = ("fail", "skip")
 
 
 class NewConsumer(Body, kw_only=True):
-    """A consumer instance to be; the body may be left out. `id` is an older word for `name`; without either the broker
-    makes one up. Both spellings of the auto-commit flag take a boolean, or its name. The last settings are those that
-    clients of other proxies send, and that mean nothing here, or what is done anyway."""
+    """A consumer instance to be created; the body may be left out. `id` is an older name of `name`; without either the
+    broker chooses one. Both spellings of the auto-commit flag take a boolean, or its name as a string. The last three
+    settings are accepted from clients of other proxies and ignored.
+    """
 
     name: str | None = None
     id: str | None = None
@@ -52,9 +53,9 @@ class NewConsumer(Body, kw_only=True):
     metadata_refresh_ms: Ignored = field(default_factory=Raw, name="topic.metadata.refresh.interval.ms")
 
     def to_settings(self, request_timeout_ms: int, request_timeout_ms_max: int, owner: str) -> InstanceSettings:
-        """Returns the settings of the instance. `request_timeout_ms` is the default of how long a read waits, and
-        `request_timeout_ms_max` its bound. Raises `ConsumerConfigRefused` (42204) for a value that no instance can
-        have."""
+        """Returns the settings of the instance. `request_timeout_ms` is the default for how long a read waits, and
+        `request_timeout_ms_max` its maximum. Raises `ConsumerConfigRefused` (42204) for an invalid value.
+        """
         bytes_min, timeout = self.fetch_bytes_min, self.request_timeout_ms
         fetch_bytes_min = _number(
             "fetch.min.bytes", self.fetch_bytes_min_too if bytes_min is None else bytes_min, -1, FETCH_BYTES_MIN_MAX
@@ -77,7 +78,8 @@ class NewConsumer(Body, kw_only=True):
 
     def named(self, made_up: str) -> str:
         """Returns the instance's name: `name`, else `id`, else `made_up`. Raises `InvalidRequest` if it is not a valid
-        name."""
+        name.
+        """
         return check_instance_name(self.name or self.id or made_up, "consumer instance")
 
     def _commits_by_itself(self) -> bool:
@@ -136,21 +138,21 @@ class Subscription(Body):
 
 
 class SoughtOffset(PartitionNamed, kw_only=True):
-    """The next offset to be read of a partition. `metadata` is taken, as Confluent's proxy does, and means nothing."""
+    """The next offset to read of a partition. `metadata` is accepted, as by Confluent's REST Proxy, and ignored."""
 
     offset: OffsetNumber
     metadata: str | None = None
 
 
 class SoughtTime(PartitionNamed, kw_only=True):
-    """The time of the next record to be read of a partition, as ISO 8601. `metadata` means nothing, as above."""
+    """The time of the next record to read of a partition, as ISO 8601. `metadata` is accepted and ignored."""
 
     timestamp: datetime
     metadata: str | None = None
 
 
 class SoughtPositions(Body):
-    """The positions to continue at: offsets, timestamps, or both."""
+    """The positions to read on at: offsets, timestamps, or both."""
 
     offsets: list[SoughtOffset] | None = None
     timestamps: list[SoughtTime] | None = None
@@ -168,8 +170,7 @@ class SoughtPositions(Body):
 
 
 class OffsetToCommit(PartitionNamed, kw_only=True):
-    """A committed offset to keep: `offset`, the last one that was processed, or `next_offset`, the next one to be
-    read."""
+    """An offset to commit: `offset`, the last one that was processed, or `next_offset`, the next one to read."""
 
     offset: OffsetNumber | None = None
     next_offset: OffsetNumber | None = None
@@ -177,14 +178,15 @@ class OffsetToCommit(PartitionNamed, kw_only=True):
 
 
 class OffsetsToCommit(Body):
-    """Committed offsets to keep; all that the instance's reads have come to, if it is left out."""
+    """Offsets to commit; if left out, the next offset of every partition that the instance has read."""
 
     offsets: list[OffsetToCommit] | None = None
 
     def to_offsets(self, *, offset_is_next: bool) -> tuple[CommittedOffset, ...] | None:
-        """Returns the offsets as the coordinator keeps them: the next offset to be read. `offset_is_next` says how
-        `offset` is meant: True for the next offset, as Kafka does, False for the last one processed, as Confluent's
-        proxy does. Returns None if the body names none."""
+        """Returns the offsets to commit, each the next one to read; None if the body names none. `offset_is_next` is
+        True if `offset` means the next offset, as in Kafka, False if it means the last one processed, as in Confluent's
+        REST Proxy.
+        """
         if self.offsets is None:
             return None
         if len(self.offsets) > PARTITIONS_MAX:
@@ -196,7 +198,7 @@ class OffsetsToCommit(Body):
 
 
 class CommittedShown(Struct, frozen=True):
-    """A group's committed offset in a partition: `offset` is the next one to be read."""
+    """A group's committed offset in a partition: `offset` is the next one to read."""
 
     topic: str
     partition: int
@@ -216,19 +218,19 @@ class PartitionShown(Struct, frozen=True):
 
 
 class PartitionsShown(Struct, frozen=True):
-    """The partitions that an instance has now."""
+    """The partitions assigned to an instance now."""
 
     partitions: list[PartitionShown]
 
 
 class TopicsShown(Struct, frozen=True):
-    """The topics that an instance has subscribed to; with a pattern, those that match now."""
+    """The topics that an instance has subscribed to; with a pattern, those that match it now."""
 
     topics: list[str]
 
 
 class ConsumerCreated(Struct, frozen=True):
-    """The name of a new instance, and where its requests go: to this broker, or to any other one."""
+    """The name of a new instance, and the URL for its requests, which any other broker takes as well."""
 
     instance_id: str
     base_uri: str

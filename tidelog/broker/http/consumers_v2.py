@@ -1,7 +1,9 @@
-"""The consumer API of REST v2: instances that are created, subscribe, read, commit and are deleted, over plain HTTP.
+"""The consumer API of REST v2: consumer instances are created, subscribe, read, commit and are deleted, over plain
+HTTP.
 
-Paths, bodies and codes are those of Confluent's REST Proxy; what differs is in docs/http-api.md. Any broker takes any
-request of any instance: the URL that a client is given names the broker that it asked, and every other does as well.
+Paths, bodies and codes are those of Confluent's REST Proxy; differences are listed in docs/http-api.md. Any broker
+takes requests for any instance: the URL that a client gets names the broker that it asked, but every other broker works
+as well.
 """
 
 from __future__ import annotations
@@ -93,7 +95,7 @@ async def create(context: Context, call: Call) -> web.StreamResponse:
 
 
 async def delete(context: Context, call: Call) -> web.StreamResponse:
-    """Deletes a consumer instance; its partitions go to others at once."""
+    """Deletes a consumer instance; its partitions are reassigned at once."""
     return await _done(context, call, CloseInstance)
 
 
@@ -101,7 +103,7 @@ async def delete(context: Context, call: Call) -> web.StreamResponse:
 
 
 async def subscribe(context: Context, call: Call) -> web.StreamResponse:
-    """Subscribes to topics, or to those that match a pattern; instead of those that it has subscribed to before."""
+    """Subscribes an instance to topics or to a pattern, in place of its previous subscription."""
     request = (await _body(context, call, _SUBSCRIPTION)).to_request(*_names(call))
     _check_subscription(context, call, request.topics, request.pattern)
     await _send(context, call, request)
@@ -109,18 +111,18 @@ async def subscribe(context: Context, call: Call) -> web.StreamResponse:
 
 
 async def get_subscription(context: Context, call: Call) -> web.StreamResponse:
-    """The topics it has subscribed to."""
+    """Returns the topics that an instance has subscribed to."""
     shown = await _ask(context, call, Reading, ShowReading(**_named(call)))
     return json_answer(TopicsShown(list(shown.topics)), content_type=ANSWER_TYPE)
 
 
 async def unsubscribe(context: Context, call: Call) -> web.StreamResponse:
-    """Ends its subscription, or its assignment: it reads nothing any more."""
+    """Ends the subscription or assignment of an instance, which then reads nothing."""
     return await _done(context, call, Subscribe)
 
 
 async def assign(context: Context, call: Call) -> web.StreamResponse:
-    """Assigns partitions, whoever else reads them; instead of those that it had before."""
+    """Assigns partitions to an instance without group membership, in place of its previous ones."""
     sent = await _body(context, call, _PARTITIONS)
     context.require(call, Operation.READ, "Topic", [partition.topic for partition in sent.partitions])
     await _send(context, call, Assign(**_named(call), partitions=sent.listed()))
@@ -128,7 +130,7 @@ async def assign(context: Context, call: Call) -> web.StreamResponse:
 
 
 async def get_assignments(context: Context, call: Call) -> web.StreamResponse:
-    """The partitions it has now, by subscription or by assignment."""
+    """Returns the partitions assigned to an instance, by subscription or by assignment."""
     shown = await _ask(context, call, Reading, ShowReading(**_named(call)))
     partitions = [PartitionShown(*partition) for partition in pairs(shown.partitions)]
     return json_answer(PartitionsShown(partitions), content_type=ANSWER_TYPE)
@@ -138,7 +140,7 @@ async def get_assignments(context: Context, call: Call) -> web.StreamResponse:
 
 
 async def seek(context: Context, call: Call) -> web.StreamResponse:
-    """Has it go on at these offsets, or at the first records of these times or later."""
+    """Sets an instance's positions to offsets, or to the first records of given times or later."""
     request = (await _body(context, call, _POSITIONS)).to_request(*_names(call))
     topics = [topic for topic, _, _ in (*request.offsets, *request.timestamps)]
     context.require(call, Operation.READ, "Topic", topics)
@@ -147,12 +149,12 @@ async def seek(context: Context, call: Call) -> web.StreamResponse:
 
 
 async def seek_to_beginning(context: Context, call: Call) -> web.StreamResponse:
-    """Has it go on at the beginning of these partitions, or of all that it has."""
+    """Sets an instance's position to the beginning of these partitions, or of all that it has."""
     return await _seek_to_edge(context, call, is_end=False)
 
 
 async def seek_to_end(context: Context, call: Call) -> web.StreamResponse:
-    """Has it go on at the end of these partitions, or of all that it has."""
+    """Sets an instance's position to the end of these partitions, or of all that it has."""
     return await _seek_to_edge(context, call, is_end=True)
 
 
@@ -167,7 +169,7 @@ async def _seek_to_edge(context: Context, call: Call, *, is_end: bool) -> web.St
 
 
 async def get_records(context: Context, call: Call) -> web.StreamResponse:
-    """The next records; waits for one if there is none."""
+    """Returns the next records of an instance; waits if there are none."""
     embedded = _form_wanted(call)
     limits, consumers = context.limits, context.face.rest_consumers
     if context.guard is not None:
@@ -197,26 +199,33 @@ async def get_records(context: Context, call: Call) -> web.StreamResponse:
 
 
 async def _check_reading(context: Context, call: Call) -> None:
-    """Raises `NotAuthorized` unless the caller may read what the instance reads: it may have subscribed when its
-    caller, or another one, had the right to."""
+    """Raises `NotAuthorized` unless the caller may read the topics of the instance. Its subscription alone is no proof:
+    it may be another caller's, or from before the right was withdrawn.
+    """
     reading = await _ask(context, call, Reading, ShowReading(**_named(call)))
     topics = [*reading.topics, *(partition.topic for partition in reading.partitions)]
     context.require(call, Operation.READ, "Topic", topics)
 
 
 def _check_subscription(context: Context, call: Call, topics: Sequence[str], pattern: str) -> None:
-    """Raises `NotAuthorized` unless the caller may read these topics; all topics for a pattern, which may match any."""
+    """Raises `NotAuthorized` unless the caller may read these topics; with a pattern, all topics, since it may match
+    any.
+    """
     context.require(call, Operation.READ, "Topic", [*topics, *([ANY_NAME] if pattern else ())])
 
 
 def _lost_header(read: RecordsRead) -> dict[str, str]:
-    """Returns the header with accepted losses. It names partitions, since a read has several."""
+    """Returns the response header with the accepted losses (ranges of lost offsets) that the read skipped, by
+    partition.
+    """
     ranges = [f"{topic}-{partition}:{LostRange(start, end)}" for topic, partition, start, end in read.lost]
     return {LOST_HEADER: ", ".join(ranges)} if ranges else {}
 
 
 def _form_wanted(call: Call) -> Embedded | None:
-    """Returns None if any will do: the answer has the form that the instance was created with."""
+    """Returns the record format that `Accept` requires; None if it accepts any, so that the instance's own format is
+    used.
+    """
     accept = call.request.headers.get("Accept")
     kinds = [] if accept is None else [kind.partition(";")[0].strip() for kind in accept.split(",")]
     takes_any = accept is None or "*/*" in kinds or "application/*" in kinds
@@ -227,7 +236,7 @@ def _form_wanted(call: Call) -> Embedded | None:
 
 
 async def commit(context: Context, call: Call) -> web.StreamResponse:
-    """Keeps committed offsets: those that are named, or all that its reads have come to."""
+    """Commits the named offsets, or the next offsets of all partitions that the instance has read."""
     is_async = bool(params.boolean(call.query, "async"))
     sent = await _optional_body(context, call, _OFFSETS)
     is_next = context.face.cluster.config.rest_commit_semantics == "next"
@@ -241,7 +250,7 @@ async def commit(context: Context, call: Call) -> web.StreamResponse:
 
 
 async def get_offsets(context: Context, call: Call) -> web.StreamResponse:
-    """The group's committed offsets in the partitions that the body names."""
+    """Returns the group's committed offsets in the partitions that the body names."""
     sent = await _optional_body(context, call, _PARTITIONS)
     if sent is None:
         raise UnknownPartition('say in the body of which partitions: {"partitions": [{"topic", "partition"}]}')
@@ -264,7 +273,7 @@ async def _body(context: Context, call: Call, decoder: msgspec.json.Decoder[T]) 
 
 
 async def _optional_body(context: Context, call: Call, decoder: msgspec.json.Decoder[T]) -> T | None:
-    """Returns None if there is none, or nothing in it."""
+    """Returns the decoded JSON body, or None if it is empty."""
     body = await read_body(context, call, context.limits.json_bytes_max, is_optional=True)
     if not body:
         return None
@@ -285,14 +294,16 @@ async def _ask(context: Context, call: Call, kind: type[A], request: InstanceReq
 
 
 async def _send(context: Context, call: Call, request: InstanceRequest, *, wait_s: float = 0.0) -> Answer:
-    """Asks in the caller's name, if it has one, and if there are things of others that it may not touch."""
+    """Sends a request to the broker that keeps the instance, in the name of the caller if access control is on and it
+    is no super user.
+    """
     if call.entry is not None and str(call.principal) not in context.face.cluster.config.super_users:
         request = msgspec.structs.replace(request, caller=str(call.principal))
     return await context.face.rest_consumers.ask(request, wait_s=wait_s)
 
 
 def _names(call: Call) -> tuple[str, str]:
-    """Group and instance of the path."""
+    """Returns the group and the instance name of the path."""
     return check_group_name(call.path["group"]), check_instance_name(call.path["instance"], "consumer instance")
 
 
@@ -302,8 +313,8 @@ def _named(call: Call) -> dict[str, str]:
 
 
 def _host(context: Context, call: Call) -> str:
-    """Returns the address where the client found this broker, from a well-formed `Host` header; else the advertised
-    address.
+    """Returns the address by which the client reached this broker, from a well-formed `Host` header; else the
+    advertised address.
     """
     host = call.request.headers.get("Host", "")
     return host if _HOST.fullmatch(host) else str(context.advertised)

@@ -1,4 +1,4 @@
-"""The `Context` of an HTTP listener, which every handler gets."""
+"""The `Context` of an HTTP listener: the broker's parts and the listener's shared state, passed to every handler."""
 
 from __future__ import annotations
 
@@ -30,42 +30,44 @@ _DESCRIBE: Final = Operation.DESCRIBE
 
 
 class Rights(Protocol):
-    """A call, as far as its rights go."""
+    """The part of a `Call` that authorization needs."""
 
     refused: tuple[Operation, Resource] | None
 
     @property
     def entry(self) -> Pass | None:
-        """Holds what it was let in with."""
+        """The authenticated caller; None at a listener without access control."""
         ...
 
 
 @dataclass(slots=True)
 class Context:
-    """The parts of one HTTP listener: the broker it speaks for, its bounds, and the state that its requests share."""
+    """The parts of one HTTP listener: the broker it serves, its bounds, and the state that its requests share."""
 
     face: BrokerFace
     admission: Admission
     limits: Limits
     advertised: Endpoint
-    """The address that clients are told."""
+    """The address given to clients."""
     metrics: RequestMetrics
     metrics_page: MetricsPage
-    """The page that `/metrics` shows; one per broker, so that several brokers can live in one process."""
+    """The page of `/metrics`; one per broker, so that several brokers can run in one process."""
     log_level: LogLevel
     scheme: str
-    """`http` or `https`: how clients reach it."""
+    """The URL scheme for clients, `http` or `https`."""
     openapi: Callable[[], bytes]
-    """Returns the document of `/openapi.json`, made when it is first asked for: a start does not wait for it."""
+    """Returns the document of `/openapi.json`, which is made at the first request so that the start is not delayed."""
     guard: Guard | None = None
-    """None: everybody may do everything."""
+    """Authentication and authorization; None if access control is off."""
     topic_texts: TopicTexts = field(default_factory=TopicTexts)
     busy: Busy = field(default_factory=Busy)
-    """How busy the event loop's thread is."""
+    """Load of the event loop's thread."""
     _rotations: dict[TopicId, int] = field(default_factory=dict)
 
     def require(self, call: Rights, operation: Operation, kind: str, names: Iterable[str]) -> None:
-        """Raises `NotAuthorized` unless the caller may do this to all of these topics, or groups."""
+        """Raises `NotAuthorized` unless the caller may perform the operation on all named resources of the type `kind`,
+        such as topics or groups.
+        """
         if self.guard is None or call.entry is None:
             return
         resources = [Resource(kind, name) for name in names]
@@ -80,17 +82,17 @@ class Context:
             raise
 
     def may(self, call: Rights, operation: Operation, kind: str, name: str) -> bool:
-        """Returns True if the caller may do this to one of them."""
+        """Returns True if the caller may perform the operation on the resource `name` of the type `kind`."""
         return self.guard is None or call.entry is None or self.guard.may(call.entry, operation, Resource(kind, name))
 
     def visible(self, call: Rights, kind: str, names: Iterable[str], operation: Operation = _DESCRIBE) -> list[str]:
-        """Returns those that the caller may know of."""
+        """Returns the names of the resources that the caller may see."""
         if self.guard is None:
             return list(names)
         return [name for name in names if self.may(call, operation, kind, name)]
 
     async def timed(self, stage: Histogram, work: Awaitable[T]) -> T:
-        """Awaits a stage of a request, and counts how long it took, however it ended: waits end by their deadline."""
+        """Awaits one stage of a request and records its duration, also if it fails."""
         now_s = self.face.clock.monotonic_s
         started_s = now_s()
         try:
@@ -99,17 +101,19 @@ class Context:
             stage.observe(now_s() - started_s)
 
     async def held_up(self, turn: Awaitable[None]) -> None:
-        """Awaits the turn of a stream that has begun; not when the listener shuts down."""
+        """Awaits a quota delay of a stream that has begun; the delay ends early when the listener shuts down."""
         async with self.admission.waits.until(asyncio.get_running_loop().time() + PACE_S_MAX):
             await turn
 
     @property
     def stages(self) -> Stages:
-        """How long requests spend where."""
+        """Histograms of the time that requests spend in each stage."""
         return self.face.statistics.counts.stages
 
     def rotate(self, topic: Topic) -> int:
-        """Returns the next partition of a topic for a request whose records name none: all partitions take turns."""
+        """Returns the next partition of a topic, round-robin, for a request whose records have neither key nor
+        partition.
+        """
         turn = self._rotations.pop(topic.topic_id, -1) + 1
         self._rotations[topic.topic_id] = turn
         if len(self._rotations) > ROTATIONS_MAX:

@@ -1,4 +1,6 @@
-"""REST v3: deleting the records at the head of a partition (Kafka's DeleteRecords), which Confluent's proxy has not."""
+"""REST v3: deletes the records at the head of a partition (Kafka's DeleteRecords), which Confluent's REST Proxy does
+not have.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from tidelog.broker.http.media import check_document
 
 
 class DeletionAsked(Body):
-    """The body of a deletion: `before_offset` is what the partition will begin with."""
+    """The body of a deletion: `before_offset` becomes the partition's log start offset."""
 
     before_offset: OffsetNumber
 
@@ -25,7 +27,7 @@ _DELETION: Final = json_decoder(DeletionAsked)
 
 
 async def delete_records(context: Context, call: Call) -> web.StreamResponse:
-    """Deletes the committed records before an offset. Asking again does no harm."""
+    """Deletes the committed records below an offset. May be repeated."""
     Links(context, call)
     partition = context.face.partitions.handle(call.topic_name(), call.partition_number())
     check_document(call.request)

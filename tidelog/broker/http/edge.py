@@ -1,7 +1,7 @@
-"""The edge: every request goes through `Edge.serve`, and whatever happens in it comes out as an answer.
+"""The edge: every request goes through `Edge.serve`, which turns the handler's result or error into an answer.
 
-A handler raises `TidelogError` for all it cannot do. Anything else it raises is our fault: it is logged once, and the
-client gets a 500 that says nothing about it. An answer that has begun can only be cut off, which the client sees.
+A handler raises `TidelogError` for every expected failure. Any other exception is a bug of the broker: it is logged
+once, and the client gets a 500 without details. An answer that has begun can only be cut off, which the client sees.
 """
 
 from __future__ import annotations
@@ -57,10 +57,12 @@ READS: Final = (RequestClass.READ, RequestClass.LONG_POLL)
 
 
 class Edge:
-    """Runs the handlers of one listener."""
+    """Serves the requests of one listener: routes, admits and authorizes them, runs their handlers, and answers
+    errors.
+    """
 
     def __init__(self, context: Context, routes: Sequence[Route], elsewhere: Sequence[Route] = ()) -> None:
-        """Another listener of this broker has the routes `elsewhere`."""
+        """`elsewhere` are the routes of this broker's other listener, so that a 404 can name it."""
         self._context = context
         self._admission = context.admission
         self._guard = context.guard
@@ -85,7 +87,9 @@ class Edge:
         }
 
     async def serve(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Returns the answer to a request. Raises `ConnectionError` if there is nobody to answer, or nothing to say."""
+        """Returns the answer to a request. Raises `ConnectionError` if the client has disconnected, or a streamed
+        answer was cut off.
+        """
         started_s = self._clock.monotonic_s()  # uvloop's own time has a grain of a millisecond
         stats = self._unmatched
         call = None
@@ -128,7 +132,7 @@ class Edge:
         return route.handler(self._context, call)
 
     async def _serve_guarded(self, guard: Guard, route: Route, call: Call) -> web.StreamResponse:
-        """Lets the request in, or not, and serves it for as long as it may go on."""
+        """Authenticates and authorizes the request, and serves it while its caller keeps the right."""
         request = call.request
         connection = cast("Connection", request.protocol)
         call.entry = await guard.admit(
@@ -143,8 +147,9 @@ class Edge:
         return await (guard.while_it_may(call.entry, served, is_read=route.is_read) if route.may_last else served)
 
     def _refuse_now(self, connection: Connection, route: Route, call: Call, now_s: float) -> None:
-        """Raises `Overloaded` on a connection that is one too many, or for a request that has waited too long;
-        `LeaderNotAvailable` before the broker is ready."""
+        """Raises `Overloaded` on a probe connection or for a request that has queued too long; `LeaderNotAvailable`
+        before the broker is ready.
+        """
         if connection.is_probe:
             raise Overloaded("too many connections; try again in a moment")
         self._admission.refuse_unready()
@@ -157,8 +162,9 @@ class Edge:
                 turn.observe(waited_s)
 
     async def _charged(self, route: Route, call: Call) -> web.StreamResponse:
-        """Runs a handler within its caller's share. Raises `QuotaExceeded` if that of requests is used up, or the one
-        of what it wants to read, or if the caller has too many connections; or what the handler raises."""
+        """Runs a handler within its caller's quotas. Raises `QuotaExceeded` if the quota of requests or of bytes read
+        is used up, `TooManyConnections` if the caller has too many connections, or the handler's error.
+        """
         cast("Connection", call.request.protocol).hold_for(call.principal.name)
         share = Share(self._shares, client_of(call), produces=route.request_class is RequestClass.PRODUCE)
         call.share = share
@@ -172,7 +178,9 @@ class Edge:
         return response
 
     def _refuse(self, request: web.BaseRequest, call: Call | None, error: TidelogError) -> web.Response:
-        """Returns the answer to a request that failed; cuts the connection if another answer has begun."""
+        """Returns the answer to a request that failed. If a streamed answer has begun, cuts the connection and raises
+        `ConnectionAbortedError`.
+        """
         if call is not None and call.is_open:
             cut(call)
             raise ConnectionAbortedError("an answer that had begun could not be finished")

@@ -1,7 +1,7 @@
-"""The envelope of REST v3: every resource says what it is, where it lives and what is related to it.
+"""The envelope of REST v3: every resource has its kind, its URL and links to related resources.
 
-`self` and `related` are built from the address that the broker is registered with, never from what a request says
-its host is, and under the prefix (`/v3` or `/kafka/v3`) that the client used.
+`self` and `related` are built from the broker's registered address, never from the request's `Host` header, and with
+the prefix (`/v3` or `/kafka/v3`) that the client used.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from tidelog.model.errors import NotFound
 
 T = TypeVar("T")
 _SAFE_IN_SEGMENTS: Final = "!$&'()*+,;=:@"
-"""The characters, beside letters and digits, that stand for themselves in a part of a path (RFC 3986)."""
+"""Characters, besides letters and digits, that need no escape in a path segment (RFC 3986)."""
 
 
 class Metadata(Struct, frozen=True):
-    """The links of a resource: its own address, and its name as a Confluent resource name."""
+    """The links of a resource: its URL, and its Confluent resource name."""
 
     self: str
     resource_name: str | None = None
 
 
 class Resource(Struct, frozen=True):
-    """A resource of a cluster; `kind` says what it is."""
+    """A resource of a cluster; `kind` is its type."""
 
     kind: str
     metadata: Metadata
@@ -44,14 +44,14 @@ class PartitionResource(Resource, frozen=True):
 
 
 class ListMetadata(Struct, frozen=True):
-    """The address of a list; lists are never paged, so `next` is null."""
+    """The URL of a list. Lists are never paged, so `next` is null."""
 
     self: str
     next: str | None = None
 
 
 class Related(Struct, frozen=True):
-    """A link."""
+    """A link to another resource."""
 
     related: str
 
@@ -65,26 +65,31 @@ class ResourceList(Struct, Generic[T], frozen=True):
 
 
 class Links:
-    """Builds the links of one answer."""
+    """Builds the URLs in one answer, with the prefix that the client used. Raises `NotFound` if the path names another
+    cluster.
+    """
 
     def __init__(self, context: Context, call: Call) -> None:
         cluster = context.face.cluster
         self.cluster_id = cluster.cluster_id
         self.moves_throttle = cluster.image.moves_throttle or None
         self.clusters_url = f"{context.scheme}://{context.advertised}{call.prefix}/clusters"
-        """The URL of the list of clusters, which has one."""
+        """The URL of the list of clusters."""
         cluster_id = call.path.get("cluster_id")
         if cluster_id is not None and cluster_id != self.cluster_id:
             raise NotFound(f"this broker belongs to cluster {self.cluster_id}, not to {shown(cluster_id)}")
 
     def url(self, *segments: object) -> str:
-        """Returns the URL of a resource in this cluster; names of groups and members may hold anything."""
+        """Returns the URL of a resource in this cluster. Segments are escaped, since names of groups and members may
+        have any characters.
+        """
         quoted = (quote(str(segment), safe=_SAFE_IN_SEGMENTS) for segment in segments)
         return "/".join([self.clusters_url, self.cluster_id, *quoted])
 
     def metadata(self, *segments: object) -> Metadata:
         """Returns the metadata of a resource; segments alternate between kinds and names, as in
-        `topics/t/partitions/0`."""
+        `topics/t/partitions/0`.
+        """
         pairs = [f"{kind.removesuffix('s')}={name}" for kind, name in zip(segments[::2], segments[1::2], strict=False)
                  if isinstance(kind, str)]  # fmt: skip
         return Metadata(self.url(*segments), f"crn:///kafka={self.cluster_id}" + "".join(f"/{pair}" for pair in pairs))
@@ -98,5 +103,5 @@ class Links:
         return Related(self.url(*segments))
 
     def list_of(self, kind: str, data: list[T], *segments: object) -> ResourceList[T]:
-        """Returns a list resource of `kind` (without the `List`)."""
+        """Returns a list of resources; `kind` is that of a resource (without `List`)."""
         return ResourceList(f"{kind}List", ListMetadata(self.url(*segments)), data)

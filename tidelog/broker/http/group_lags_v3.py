@@ -1,8 +1,8 @@
-"""REST v3: how far consumer groups are behind.
+"""REST v3: the lag of consumer groups.
 
-The lag of a partition is its high watermark less the group's offset: `log_end_offset` is the high watermark, because a
-consumer cannot read beyond it (Confluent's proxy shows the same). Only partitions of which the group has an offset have
-a lag; where nobody can tell the high watermark, `log_end_offset` and `lag` are null, and there is no summary (503).
+The lag of a partition is its high watermark minus the group's committed offset: `log_end_offset` is the high watermark,
+because a consumer cannot read beyond it (Confluent's REST Proxy does the same). Only partitions with a committed offset
+have a lag; if the leader of one cannot be asked, `log_end_offset` and `lag` are null, and there is no summary (503).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tidelog.model.groups import check_group_name
 
 
 class LagV3(Resource, frozen=True):
-    """How far a group is behind in a partition; the `consumer_id` is empty if no member has it now."""
+    """The lag of a group in a partition; `consumer_id` is empty if no member owns it now."""
 
     consumer_group_id: str
     topic_name: str
@@ -35,8 +35,9 @@ class LagV3(Resource, frozen=True):
 
 
 class LagSummaryV3(Resource, frozen=True):
-    """How far a group is behind in all, and in the partition where it is behind most. If no member has that one,
-    `max_lag_consumer` links to all members."""
+    """The lag of a group in total, and in the partition where it is largest. If no member owns that partition,
+    `max_lag_consumer` links to the list of members.
+    """
 
     consumer_group_id: str
     max_lag_consumer_id: str
@@ -51,7 +52,7 @@ class LagSummaryV3(Resource, frozen=True):
 
 
 async def list_lags(context: Context, call: Call) -> web.StreamResponse:
-    """How far a group is behind, partition by partition."""
+    """Lists the lag of a group in each partition."""
     links = Links(context, call)
     group, lags = await _lags(context, call)
     data = [_lag(links, group, lag) for lag in lags]
@@ -59,7 +60,7 @@ async def list_lags(context: Context, call: Call) -> web.StreamResponse:
 
 
 async def get_lag(context: Context, call: Call) -> web.StreamResponse:
-    """How far a group is behind in one partition."""
+    """Returns the lag of a group in one partition."""
     links = Links(context, call)
     topic, partition = call.topic_name(), call.partition_number()
     group, lags = await _lags(context, call)
@@ -70,7 +71,7 @@ async def get_lag(context: Context, call: Call) -> web.StreamResponse:
 
 
 async def get_summary(context: Context, call: Call) -> web.StreamResponse:
-    """How far a group is behind in all, and where most."""
+    """Returns the lag of a group in total, and in the partition where it is largest."""
     links = Links(context, call)
     group, lags = await _lags(context, call)
     if not lags:

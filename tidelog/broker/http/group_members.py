@@ -1,10 +1,11 @@
 """The group protocol for smart clients: a member's heartbeat, and the group's committed offsets (KIP-848;
 `tidelog.model.groups`).
 
-Bodies are the structs of the model without `group`, which the path names. Any broker takes them and passes them on to
-the group's coordinator; the answer to a heartbeat names that one, so that the next goes there directly.
+Bodies are the structs of the model without `group`, which the path names. Any broker takes them and forwards them to
+the group's coordinator; the answer to a heartbeat names the coordinator, so that the client can send the next one
+there.
 
-A heartbeat may wait for news. The wait ends with the listener: then nobody knows what became of the heartbeat, and its
+A heartbeat may wait for a new assignment. The wait ends when the listener stops: then the outcome is unknown, and the
 member asks another broker.
 """
 
@@ -50,7 +51,9 @@ class PartitionsAsked(Body):
 
 
 class HeartbeatAsked(Body):
-    """A member is there. Null means "as I said before"; who joins (`member_epoch` 0) says it all."""
+    """The heartbeat of a group member. Null means unchanged since the last one; a member that joins (`member_epoch` 0)
+    sends all fields.
+    """
 
     member_id: str
     member_epoch: MemberEpoch
@@ -67,7 +70,7 @@ class HeartbeatAsked(Body):
 
 
 class OffsetAsked(Body):
-    """The committed offset of a group in a partition: `offset` is the next one to be read."""
+    """An offset to commit for a group in a partition: `offset` is the next one to read."""
 
     topic: str
     partition: PartitionNumber
@@ -77,7 +80,7 @@ class OffsetAsked(Body):
 
 
 class CommitAsked(Body):
-    """Offsets to commit; a caller that is no member leaves its fields out."""
+    """Offsets to commit. A caller that is not a group member leaves out the member fields."""
 
     offsets: list[OffsetAsked]
     member_id: str = ""
@@ -86,7 +89,7 @@ class CommitAsked(Body):
 
 
 class OffsetsAsked(Body):
-    """Partitions whose committed offsets are wanted; null for all that the group has."""
+    """The partitions whose committed offsets are requested; null for all that the group has."""
 
     partitions: list[PartitionsAsked] | None = None
     member_id: str = ""
@@ -99,7 +102,7 @@ _OFFSETS_ASKED: Final = json_decoder(OffsetsAsked)
 
 
 async def post_heartbeat(context: Context, call: Call) -> web.StreamResponse:
-    """A member of a group says that it is there, and hears what it may own."""
+    """Sends a group member's heartbeat, and returns its assignment."""
     body = await read_json(context, call, _HEARTBEAT)
     _check_rights(context, call, body)
     if call.share is not None and body.member_epoch == JOIN:
@@ -118,13 +121,15 @@ async def post_heartbeat(context: Context, call: Call) -> web.StreamResponse:
 
 
 def _check_rights(context: Context, call: Call, body: HeartbeatAsked) -> None:
-    """Raises `NotAuthorized` unless the caller may read these topics; all topics for a pattern, which may match any."""
+    """Raises `NotAuthorized` unless the caller may read the topics of the subscription; with a pattern, all topics,
+    since it may match any.
+    """
     topics = [*(body.topics or ()), *([ANY_NAME] if body.pattern else ())]
     context.require(call, Operation.READ, "Topic", topics)
 
 
 async def commit_offsets(context: Context, call: Call) -> web.StreamResponse:
-    """Commits offsets of a group; says of each what became of it."""
+    """Commits offsets of a group, with a result for each."""
     body = await read_json(context, call, _COMMIT)
     _check_count(context, len(body.offsets))
     context.require(call, Operation.READ, "Topic", [offset.topic for offset in body.offsets])
@@ -139,7 +144,7 @@ async def commit_offsets(context: Context, call: Call) -> web.StreamResponse:
 
 
 async def fetch_offsets(context: Context, call: Call) -> web.StreamResponse:
-    """Returns the committed offsets of a group, in the partitions that are named, or wherever it has any."""
+    """Returns the committed offsets of a group, in the named partitions or in all."""
     body = await read_json(context, call, _OFFSETS_ASKED)
     context.require(call, Operation.DESCRIBE, "Topic", [entry.topic for entry in body.partitions or ()])
     fetch = FetchOffsets(
@@ -156,7 +161,9 @@ def _group(call: Call) -> str:
 
 
 def _partitions(context: Context, entries: Sequence[PartitionsAsked]) -> tuple[TopicPartitions, ...]:
-    """Each topic once, its partitions ascending."""
+    """Returns the partitions grouped by topic, each topic once, in ascending order. Raises `UnprocessableBody` if there
+    are too many.
+    """
     partitions = [(entry.topic, partition) for entry in entries for partition in entry.partitions]
     _check_count(context, len(partitions))
     return grouped(partitions)
@@ -168,7 +175,9 @@ def _check_count(context: Context, count: int) -> None:
 
 
 async def _ask(context: Context, call: Call, request: Heartbeat | CommitOffsets | FetchOffsets) -> web.Response:
-    """Returns the coordinator's answer, within the time that the client gives, or the broker allows."""
+    """Returns the coordinator's answer, by the deadline of the client or the broker. Raises `CoordinatorLost` if none
+    came.
+    """
     deadline_s = call.deadline_s(context)
     answer = None
     async with context.admission.waits.until(deadline_s):

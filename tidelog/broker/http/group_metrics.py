@@ -1,7 +1,8 @@
-"""The consumer groups that a broker coordinates, as Prometheus families: a sum over all brokers counts each once.
+"""The consumer groups that a broker coordinates, as Prometheus metrics. The sum over all brokers counts each group
+once.
 
-A group is shown whole or not at all. So that groups, which anybody can make, cannot make a page without end, there is a
-bound for the series; the groups beyond it are counted.
+The metrics of a group are complete or left out. Clients can create any number of groups, so the number of series is
+bounded; the groups left out are counted.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from tidelog.broker.http.groups_v3 import spelled_out
 from tidelog.groups.group import CLASSIC_STATES, GroupState
 
 SERIES_MAX: Final = 5_000
-"""Some 30 ms of the event loop."""
+"""Maximum number of series for groups: some 30 ms of the event loop."""
 _STATES: Final = (
     *((state, "consumer") for state in GroupState if state not in CLASSIC_STATES),
     *((state, "classic") for state in (GroupState.EMPTY, *CLASSIC_STATES, GroupState.STABLE)),
@@ -25,14 +26,14 @@ _STATES: Final = (
 
 
 class GroupMetrics(Collector):
-    """Collects the metrics of the groups that one broker coordinates; see the module."""
+    """Metrics of the groups that one broker coordinates, at most `series_max` series."""
 
     def __init__(self, face: BrokerFace, *, series_max: int = SERIES_MAX) -> None:
         self._face = face
         self._series_max = series_max
 
     def collect(self) -> Iterator[Metric]:
-        """Called by the registry for each scrape, on the event loop."""
+        """Yields the metrics for one scrape."""
         if not self._face.readiness.is_ready:
             return
         lags = self._face.statistics.group_lags

@@ -1,7 +1,8 @@
-"""REST v3: resetting a group's offsets, which Confluent's proxy cannot do. As `kafka-consumer-groups --reset-offsets`.
+"""REST v3: resets a group's committed offsets, like `kafka-consumer-groups --reset-offsets`. Not in Confluent's REST
+Proxy.
 
-Either all partitions are reset, or none; and only while the group has no members, because a member would commit over
-it and go on reading where it was. `validate_only` answers what would be set, and checks as much.
+Either all partitions are reset, or none; and only while the group has no members, because a member would overwrite the
+offsets by its next commit. `validate_only` returns the new offsets after the same checks, without setting them.
 """
 
 from __future__ import annotations
@@ -31,15 +32,16 @@ Shift = Annotated[int, Meta(ge=-OFFSET_MAX, le=OFFSET_MAX)]
 
 
 class TopicReset(Body):
-    """A topic to be reset: these partitions, or all."""
+    """A topic whose offsets are reset: in these partitions, or in all."""
 
     topic_name: str
     partition_ids: list[PartitionNumber] | None = None
 
 
 class ResetAsked(Body):
-    """The body of a reset. `offset`, `timestamp` (ms), `duration_ms` or `shift_by` comes with the `to` that needs it;
-    without `topics`, all partitions of which the group has an offset are reset."""
+    """The body of a reset. The target `to` needs one of `offset`, `timestamp` (ms), `duration_ms` and `shift_by`, or
+    none; without `topics`, all partitions with a committed offset are reset.
+    """
 
     to: Literal["earliest", "latest", "offset", "timestamp", "duration", "shift"]
     offset: OffsetNumber | None = None
@@ -51,7 +53,7 @@ class ResetAsked(Body):
 
 
 class OffsetResetV3(Struct, frozen=True):
-    """A partition's offset before (null if there was none) and after."""
+    """A partition's committed offset before (null if there was none) and after."""
 
     topic_name: str
     partition_id: int
@@ -60,7 +62,7 @@ class OffsetResetV3(Struct, frozen=True):
 
 
 class GroupResetV3(Resource, frozen=True):
-    """The offsets that a reset has set, or would set with `validate_only`."""
+    """The offsets that a reset has set, or with `validate_only` would set."""
 
     consumer_group_id: str
     validate_only: bool
@@ -71,7 +73,7 @@ _RESET: Final = json_decoder(ResetAsked)
 
 
 async def reset_offsets(context: Context, call: Call) -> web.StreamResponse:
-    """Sets the offsets of a group that has no members, or (`validate_only`) shows what they would be."""
+    """Resets the offsets of a group without members, or (`validate_only`) shows the new ones."""
     links = Links(context, call)
     group = check_group_name(call.path["group"])
     body = await read_json(context, call, _RESET)
@@ -97,7 +99,7 @@ async def reset_offsets(context: Context, call: Call) -> web.StreamResponse:
 
 
 def _reset(body: ResetAsked, now_ms: int) -> Reset:
-    """Raises `InvalidRequest` unless just the value is given that `to` needs."""
+    """Returns the target of the reset. Raises `InvalidRequest` unless exactly the value is given that `to` needs."""
     values = {
         "offset": body.offset,
         "timestamp": body.timestamp,
@@ -118,8 +120,9 @@ def _reset(body: ResetAsked, now_ms: int) -> Reset:
 
 
 async def _offsets_to_reset(face: BrokerFace, group: str, deadline_s: float) -> dict[tuple[str, int], int]:
-    """Returns the group's offsets; none of a group that does not exist. Raises `GroupNotEmpty`: the coordinator would
-    refuse as well, but only after all the work, and not what is only validated."""
+    """Returns the group's committed offsets; none if the group does not exist. Raises `GroupNotEmpty` if it has
+    members: the coordinator would refuse them too, but only after all the work, and not with `validate_only`.
+    """
     try:
         description = await face.groups.describe(group, deadline_s)
     except UnknownGroup:
@@ -139,8 +142,8 @@ async def _offsets_to_reset(face: BrokerFace, group: str, deadline_s: float) -> 
 def _partitions(
     face: BrokerFace, topics: Sequence[TopicReset] | None, committed: Mapping[tuple[str, int], int]
 ) -> list[tuple[str, int]]:
-    """Returns the partitions to reset, sorted by topic and number: those of `topics`, or all committed ones. Raises
-    `UnknownTopic`; `_partition_offsets` checks which partitions exist.
+    """Returns the partitions to reset, sorted by topic and number: those of `topics`, or all with a committed offset.
+    Raises `UnknownTopic`; that the partitions exist is checked by `_partition_offsets`.
     """
     if topics is None:
         return sorted(committed)
@@ -158,7 +161,9 @@ async def _partition_offsets(
     committed: Mapping[tuple[str, int], int],
     timestamp_ms: int | None,
 ) -> list[PartitionOffsets]:
-    """Raises `UnknownPartition`, or `LeaderNotAvailable` if one of them cannot be asked now."""
+    """Returns the offsets from which a reset is computed. Raises `UnknownPartition`, or `LeaderNotAvailable` if the
+    leader of one partition cannot be asked.
+    """
     handles = [face.partitions.handle(*partition) for partition in partitions]
     extents_and_records = list[PartitionOffsets]()
     for partition, offsets in zip(

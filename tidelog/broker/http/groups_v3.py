@@ -1,8 +1,9 @@
-"""REST v3: consumer groups, their members and what each of them has; and a group's end, which is ours.
+"""REST v3: consumer groups, their members and their assignments; and the deletion of groups, which Confluent's REST
+Proxy does not have.
 
-Any broker answers: it asks the group's coordinator. Shapes and names are Confluent's; what they have no field for is
-added: when a member joined in (`member_epoch`), where it runs, and its partitions in one list, so that a whole group
-takes two requests, not one for each member.
+Any broker answers, by asking the group's coordinator. Shapes and names are Confluent's; additional fields are a
+member's epoch (`member_epoch`), its host, and its partitions in one list, so that a whole group takes two requests, not
+one for each member.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ from tidelog.model.groups import (
 
 
 class ConsumerGroupV3(Resource, frozen=True):
-    """A consumer group. Its `type` is `CONSUMER`, whose coordinator assigns the partitions (KIP-848), with the states
-    `EMPTY`, `ASSIGNING`, `RECONCILING` and `STABLE`; or `CLASSIC`, whose members do, with `EMPTY`,
-    `PREPARING_REBALANCE`, `COMPLETING_REBALANCE` and `STABLE`. The `group_epoch` of a classic group is its generation,
-    and `protocol_type` what its members are, `consumer` for consumers. A simple group has committed offsets, and never
-    had a member."""
+    """A consumer group. `type` is `CONSUMER` if the coordinator assigns the partitions (KIP-848), with the states
+    `EMPTY`, `ASSIGNING`, `RECONCILING` and `STABLE`; or `CLASSIC` if a member does, with `EMPTY`,
+    `PREPARING_REBALANCE`, `COMPLETING_REBALANCE` and `STABLE`. The `group_epoch` of a classic group is its generation;
+    `protocol_type` is `consumer` for consumers. A simple group has committed offsets, and never had a member.
+    """
 
     consumer_group_id: str
     is_simple: bool
@@ -59,8 +60,9 @@ class TopicOwnedV3(Struct, frozen=True):
 
 
 class ConsumerV3(Resource, frozen=True):
-    """A member. `owned` is what it may read now and what it has not given away yet; `target` what it will have when all
-    is settled. `pattern` is its subscription by regular expression, empty if it has none."""
+    """A member of a group. `owned` is what it may read now, including what it has still to give up; `target` what it
+    will have after the rebalance. `pattern` is its subscription by regular expression, empty if it has none.
+    """
 
     consumer_group_id: str
     consumer_id: str
@@ -77,7 +79,7 @@ class ConsumerV3(Resource, frozen=True):
 
 
 class AssignmentV3(Resource, frozen=True):
-    """A partition that a member has."""
+    """A partition assigned to a member."""
 
     consumer_group_id: str
     consumer_id: str
@@ -91,7 +93,7 @@ class AssignmentV3(Resource, frozen=True):
 
 
 async def list_groups(context: Context, call: Call) -> web.StreamResponse:
-    """All consumer groups."""
+    """Lists the consumer groups."""
     links = Links(context, call)
     groups = await context.face.groups.list_groups(deadline_s=call.started_s + PATIENCE_S)
     groups = [group for group in groups if context.may(call, Operation.DESCRIBE, "Group", group.group)]
@@ -101,13 +103,13 @@ async def list_groups(context: Context, call: Call) -> web.StreamResponse:
 
 
 async def get_group(context: Context, call: Call) -> web.StreamResponse:
-    """A consumer group."""
+    """Returns a consumer group."""
     links = Links(context, call)
     return json_answer(_group(links, await group_of(context, call)))
 
 
 async def delete_group(context: Context, call: Call) -> web.StreamResponse:
-    """Forgets a group that has no members, and all its offsets."""
+    """Deletes a group without members, and its committed offsets."""
     Links(context, call)
     group = check_group_name(call.path["group"])
     if call.share is not None:
@@ -117,7 +119,7 @@ async def delete_group(context: Context, call: Call) -> web.StreamResponse:
 
 
 async def group_of(context: Context, call: Call) -> GroupDescription:
-    """The group of the path. Raises `UnknownGroup`."""
+    """Returns the group of the path. Raises `UnknownGroup`."""
     return await context.face.groups.describe(check_group_name(call.path["group"]), call.started_s + PATIENCE_S)
 
 
@@ -142,7 +144,7 @@ def _group(links: Links, group: GroupListed | GroupDescription) -> ConsumerGroup
 
 
 def spelled_out(state: str) -> str:
-    """Returns `Preparing_Rebalance` for `PreparingRebalance`."""
+    """Returns a state such as `PreparingRebalance` as `Preparing_Rebalance`."""
     return "".join(f"_{char}" if at and char.isupper() else char for at, char in enumerate(state))
 
 
@@ -150,7 +152,7 @@ def spelled_out(state: str) -> str:
 
 
 async def list_consumers(context: Context, call: Call) -> web.StreamResponse:
-    """A group's members."""
+    """Lists the members of a group."""
     links = Links(context, call)
     group = await group_of(context, call)
     data = [_consumer(links, group, member) for member in group.members]
@@ -158,14 +160,14 @@ async def list_consumers(context: Context, call: Call) -> web.StreamResponse:
 
 
 async def get_consumer(context: Context, call: Call) -> web.StreamResponse:
-    """A member of a group."""
+    """Returns a member of a group."""
     links = Links(context, call)
     group = await group_of(context, call)
     return json_answer(_consumer(links, group, _member(group, call)))
 
 
 async def list_assignments(context: Context, call: Call) -> web.StreamResponse:
-    """The partitions that a member has."""
+    """Lists the partitions assigned to a member."""
     links = Links(context, call)
     group = await group_of(context, call)
     member = _member(group, call)
@@ -175,7 +177,7 @@ async def list_assignments(context: Context, call: Call) -> web.StreamResponse:
 
 
 async def get_assignment(context: Context, call: Call) -> web.StreamResponse:
-    """Shows a partition that is assigned to a member."""
+    """Returns a partition that is assigned to a member."""
     links = Links(context, call)
     group = await group_of(context, call)
     member = _member(group, call)

@@ -1,10 +1,10 @@
-"""Judges who is calling, and whether they may, before a request is served, and again while it waits or streams.
+"""Authenticates and authorizes requests before they are served, and again while they wait or stream.
 
-A listener without access control has no guard. With one, each request is judged at its head for the resource of its
-route, and by its handler for what only its body names (`Guard.require`). What is under way is judged again when users,
-tokens, ACLs or the keys of tokens change, and when its token ends: a read that waits is answered then with the error
-that it would get if it came anew; a stream, or what may have changed something, is cut off. Whatever is done quickly is
-left to end.
+A listener without access control has no guard. With one, each request is authorized at its head for the resource of its
+route, and by its handler for resources that only its body names (`Guard.require`). Requests under way are checked again
+when users, tokens, ACLs or token keys change, and when their token expires: a waiting read is then answered with the
+error that a new one would get; a stream, or a request that may have changed something, is cut off. Requests that are
+done quickly are not interrupted.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from tidelog.model.errors import NotAuthenticated, TidelogError
 from tidelog.model.ports import Clock
 
 ENDED: Final = 0.0
-"""A time in the past."""
+"""A time in the past, to which the timeout of a request is set to end it."""
 MAPPED: Final = "::ffff:"
-"""The beginning of an IPv6 address that is an IPv4 address."""
+"""The prefix of an IPv6 address that maps an IPv4 address."""
 
 
 @dataclass(slots=True, eq=False)
 class Pass:
-    """The caller that a request was admitted for, the proof of who it is, and the rights that the request uses."""
+    """The authenticated caller of a request, the proof of who it is, and the rights that the request uses."""
 
     caller: Caller
     proof: Proof = NO_PROOF
@@ -41,7 +41,7 @@ class Pass:
 
 
 class Guard:
-    """The guard of one broker's HTTP listeners."""
+    """Authentication and authorization of the requests of one HTTP listener."""
 
     def __init__(
         self, authentication: Authentication, admission: Admission, access: Callable[[], Access], clock: Clock
@@ -63,8 +63,9 @@ class Guard:
         *,
         is_judged_by_handler: bool,
     ) -> Pass:
-        """Admits a request: authenticates its caller, and checks its right unless the handler does. Raises
-        `NotAuthenticated`, `NotAuthorized`, `TooManyAttempts` or `Overloaded`."""
+        """Authenticates the caller of a request, and checks its right unless the handler does. Raises
+        `NotAuthenticated`, `NotAuthorized`, `TooManyAttempts` or `Overloaded`.
+        """
         host = address.removeprefix(MAPPED) if "." in address else address
         proof = await self.authentication.prove(header, host, certificate)
         admitted = Pass(Caller(proof.principal, host), proof)
@@ -73,21 +74,24 @@ class Guard:
         return admitted
 
     def require(self, entry: Pass, operation: Operation, resources: Iterable[Resource]) -> None:
-        """Raises `NotAuthorized` unless the caller may do this to all of them, now and while the request lasts."""
+        """Raises `NotAuthorized` unless the caller may perform the operation on all resources. The rights are checked
+        again while the request lasts.
+        """
         for resource in dict.fromkeys(resources):
             self._admission.refuse_unauthorized(entry.caller, operation, resource)
             entry.needs[operation, resource] = None
 
     def may(self, entry: Pass, operation: Operation, resource: Resource) -> bool:
-        """Returns True if the caller may do this."""
+        """Returns True if the caller may perform the operation on the resource."""
         return self._admission.may(entry.caller, operation, resource)
 
     async def while_it_may(
         self, entry: Pass, served: Awaitable[web.StreamResponse], *, is_read: bool
     ) -> web.StreamResponse:
-        """Awaits the handler of a request, and ends it as soon as its caller would not be admitted any more. Raises
-        `NotAuthenticated` or `NotAuthorized` then; or, if the request is no read and may have changed something,
-        `ConnectionAbortedError`."""
+        """Awaits the handler of a request, and cancels it as soon as its caller would not be admitted any more. Then
+        raises `NotAuthenticated` or `NotAuthorized`; or `ConnectionAbortedError` if the request is no read and may have
+        changed something.
+        """
         patience = asyncio.timeout_at(self._end_s(entry))
         self._under_way[patience] = entry
         try:
@@ -103,7 +107,7 @@ class Guard:
             del self._under_way[patience]
 
     def _end_s(self, entry: Pass) -> float | None:
-        """Returns when the caller's token or certificate expires, in the loop's time; None if it does not."""
+        """Returns the loop time at which the caller's token or certificate expires; None if it does not."""
         expires_ms = getattr(entry.proof.rests_on, "expires_ms", NEVER)
         if expires_ms == NEVER:
             return None
@@ -111,7 +115,8 @@ class Guard:
 
     def look_again(self) -> None:
         """Ends the requests under way whose callers have lost their rights, if users, tokens, ACLs or keys have changed
-        since the last call."""
+        since the last call.
+        """
         access, keys = self._access(), self.authentication.keys
         if access is self._seen[0] and keys is self._seen[1]:
             return

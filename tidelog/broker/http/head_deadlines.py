@@ -1,8 +1,8 @@
-"""Deadlines of heads: who has begun a request's head has to end it in time, however slowly the bytes come.
+"""Deadlines of request heads: a head that has begun must end in time, however slowly its bytes arrive.
 
-All have the same time, so they fall due in the order in which they began, and one timer serves all. A crowd that began
-at the same moment falls due at the same moment: five hundred refusals in one turn of the event loop took 0.2 s. So
-`AT_ONCE` are refused in a turn, and the others in the turns after it.
+All deadlines have the same length, so they expire in the order in which the heads began, and one timer serves all. Many
+that began at the same moment expire at the same moment: five hundred refusals in one turn of the event loop took 0.2 s.
+So `AT_ONCE` are refused in one turn, and the others in the turns after it.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ TURN_S: Final = 0.001
 
 
 class Slow(Protocol):
-    """A connection on which a head has begun."""
+    """A connection on which a request head has begun."""
 
     def head_is_late(self) -> None:
-        """Is called when a head did not end in time."""
+        """Called when the request head did not end in time."""
         ...
 
 
 class HeadDeadlines:
-    """The connections of a listener whose heads are under way."""
+    """The connections of a listener whose request heads are incomplete."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
         self._loop = loop
@@ -33,13 +33,13 @@ class HeadDeadlines:
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, connection: Slow) -> None:
-        """Begins to count a head's time, from its first byte on."""
+        """Starts the deadline of a request head, at its first byte. Idempotent."""
         if connection not in self._due_s:
             self._due_s[connection] = self._loop.time() + self._seconds
             self._set_timer(self._seconds)
 
     def end(self, connection: Slow) -> None:
-        """Ends the count: the head is whole, or its connection gone. Idempotent."""
+        """Ends the deadline: the head is complete, or the connection closed. Idempotent."""
         self._due_s.pop(connection, None)
 
     def _set_timer(self, seconds: float) -> None:

@@ -1,11 +1,11 @@
-"""`Idempotency-Key`: a retry that never appends twice, remembered by the log itself.
+"""`Idempotency-Key`: a retry that never appends twice, recognised by the log itself.
 
-The key becomes the id of an idempotent producer of its own, and the content's fingerprint its first sequence. So a
-repeat is recognised by the partition's producer state, which every replica has because it is in the batches: the
-retry may go to any broker, also after a failover. The same key with other content is the same producer with a
-sequence that does not follow, and is refused.
+The key becomes the id of an idempotent producer of its own, and a fingerprint of the content its first sequence. So a
+duplicate is recognised by the partition's producer state, which every replica has because it is in the batches: the
+retry may go to any broker, also after a failover. The same key with other content is the same producer with a sequence
+out of order, and is refused.
 
-The scope is the topic: two topics, or a topic that was deleted and made again, do not share keys.
+The scope is the topic: two topics, or a topic that was deleted and created again, do not share keys.
 """
 
 from __future__ import annotations
@@ -35,14 +35,15 @@ class KeyedRequest(NamedTuple):
     fingerprint: int
 
     def choose_partition(self, partitions: int) -> int:
-        """Returns the partition of records that have neither key nor partition: the same one for every retry."""
+        """Returns the partition for records that have neither key nor partition: the same one for every retry."""
         return self.producer_id % partitions
 
 
 def keyed_request(request: web.BaseRequest, topic_id: TopicId, scope: str, body: Buffer) -> KeyedRequest | None:
-    """Returns the request's identity if it has an `Idempotency-Key`; `scope` is what decides beside the body about what
-    is appended (the partition in the path, the format). Raises `InvalidRequest` if the key is not 1 to 255 visible
-    ASCII."""
+    """Returns the request's identity if it has an `Idempotency-Key`. `scope` has everything besides the body that
+    decides what is appended (the partition in the path, the format). Raises `InvalidRequest` if the key is not 1 to 255
+    visible ASCII characters.
+    """
     keys = request.headers.getall(HEADER, None)
     if keys is None:
         return None
@@ -55,6 +56,8 @@ def keyed_request(request: web.BaseRequest, topic_id: TopicId, scope: str, body:
 
 
 def refuse_key(request: web.BaseRequest, why: str) -> None:
-    """Raises `InvalidRequest` if the request has an `Idempotency-Key` where none can be honoured."""
+    """Raises `InvalidRequest`, with the reason `why`, if the request has an `Idempotency-Key` on a route that does not
+    support it.
+    """
     if HEADER in request.headers:
         raise InvalidRequest(f"{HEADER} {why}")

@@ -1,9 +1,9 @@
-"""JSON bodies: decoded straight into typed structs, so that what is not expected is refused and never half-read.
+"""JSON bodies, decoded straight into typed structs, so that unexpected fields are refused instead of ignored.
 
-A JSON key or value is kept as the exact text that was sent (`msgspec.Raw`): `1.0`, 2**70 and the order of keys survive,
-and the partitioner sees the bytes that will be stored. The decoder checks that the text is JSON, also inside such a
-value, and that its escapes are whole; that its bytes are UTF-8 is checked here, once for the whole body. If an object
-has a key twice, the last one counts, as with every parser of the broker.
+A JSON key or value is kept as the exact text that was sent (`msgspec.Raw`): `1.0`, 2**70 and the order of object keys
+survive, and the partitioner sees the bytes that will be stored. The decoder checks that the text is JSON, also inside
+such a value, and that its escapes are complete; that its bytes are UTF-8 is checked here, once for the whole body. If
+an object has a key twice, the last one counts, as in every parser of the broker.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tidelog.model.steps import Steps
 T = TypeVar("T")
 
 Ignored: TypeAlias = Raw
-"""A field that is taken and means nothing; docs/http-api.md lists them."""
+"""The type of a field that is accepted and ignored; docs/http-api.md lists these."""
 
 PartitionNumber = Annotated[int, Meta(ge=0, le=INT32_MAX)]
 NodeNumber = Annotated[int, Meta(ge=0, le=INT32_MAX)]
@@ -37,15 +37,16 @@ Duration = Annotated[int, Meta(ge=0, le=OFFSET_MAX)]
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 PIECE_BYTES: Final = 64 << 10
-"""A large body is decoded so much at a time: some 2 ms, of small records."""
+"""Bytes of a large body that are decoded at a time: some 2 ms of small records."""
 _NULL: Final = b"null"
 _SEAM: Final = re.compile(rb"\}[ \t\r\n]{0,1000},[ \t\r\n]{0,1000}\{")
 _PLACE: Final = re.compile(r"`\$\[(\d+)\]")
 
 
 class Body(Struct, forbid_unknown_fields=True):
-    """Base of all request bodies: an unknown field is an error, because it is a misspelt known one. What clients of
-    other proxies send and we have no use for is known, and `Ignored`."""
+    """Base of all request bodies. An unknown field is an error, because it is most likely a misspelt one. Fields that
+    clients of other proxies send and that have no use here are declared as `Ignored`.
+    """
 
 
 # -- v2 ------------------------------------------------------------------------------------------------------------
@@ -89,7 +90,7 @@ class TextRecord(Body):
 
 
 class _Schemas(Body):
-    """The fields of a request for a schema registry: they are ignored for these formats, as by Confluent's proxy."""
+    """The fields that refer to a schema registry; they are ignored, as by Confluent's REST Proxy for these formats."""
 
     key_schema: Ignored = field(default_factory=Raw)
     key_schema_id: Ignored = field(default_factory=Raw)
@@ -126,9 +127,9 @@ class HeaderV3(Body):
 
 
 class DataV3(Body):
-    """A key or a value: `data` is base64 (BINARY), text (STRING) or anything (JSON); null is none or a tombstone.
+    """A key or a value: `data` is base64 (BINARY), text (STRING) or any JSON (JSON); null is no key, or a tombstone.
 
-    What a schema registry would need means nothing for these types.
+    The fields that refer to a schema registry are ignored.
     """
 
     type: str | None = None
@@ -151,7 +152,7 @@ class RecordV3(Body):
 
 
 class EntryV3(RecordV3, kw_only=True):
-    """A record of a v3 `records:batch` request; `id` names its receipt."""
+    """A record of a v3 `records:batch` request; its receipt has the same `id`."""
 
     id: str
 
@@ -171,17 +172,18 @@ class _EntriesOutline(Body):
 
 
 class NotJson(InvalidRequest):
-    """A body, or one of the documents that follow each other in it, is no JSON at all."""
+    """A body, or one of several documents in it, that is not JSON."""
 
 
 def json_decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
-    """Returns a decoder for a body of this kind."""
+    """Returns a decoder for a body of type `kind`."""
     return msgspec.json.Decoder(kind)
 
 
 def decode_body(decoder: msgspec.json.Decoder[T], body: bytes | bytearray) -> T:
-    """Returns the body as the decoder's type. Raises `InvalidRequest`, saying where, if it is not; `NotJson` if it is
-    no JSON."""
+    """Returns the body as the decoder's type. Raises `InvalidRequest`, with the place in the body, if it does not fit;
+    `NotJson` if it is not JSON.
+    """
     try:
         if not body.isascii():
             body.decode()
@@ -202,11 +204,11 @@ _OUTLINES: Final[Mapping[str, msgspec.json.Decoder[Any]]] = MappingProxyType(
 
 
 def decode_items(whole: msgspec.json.Decoder[Any], field: str, kind: type[T], body: bytearray) -> Steps[list[T]]:
-    """Returns the items of the array that is the `field` of a body, in slices. Raises as `decode_body`.
+    """Returns the items of the array `field` of a body, in slices of work. Raises as `decode_body`.
 
-    A body of some size is looked through once, as a whole, for its outline; then its array is decoded piece by piece.
-    Where a piece may end is guessed, at some `},{`, and the decoder is the judge: as it begins where an item does, it
-    can only be a whole array if it ends where one does. A guess that was wrong is followed by a piece twice as long.
+    A large body is first scanned as a whole for its outline; then its array is decoded piece by piece. The end of a
+    piece is guessed, at some `},{`. A piece begins where an item does, so it decodes as an array only if it also ends
+    where one does; after a wrong guess the next piece is twice as long.
     """
     if len(body) <= PIECE_BYTES:
         return cast("list[T]", getattr(decode_body(whole, body), field))
@@ -238,20 +240,22 @@ def _items(text: memoryview, field: str, decoder: msgspec.json.Decoder[list[T]])
 
 
 def _in_body(message: str, field: str, before: int) -> str:
-    """Says of the body what a decoder said of a piece: `$[2].key` is `$.records[1002].key`."""
+    """Converts a place in a decoder's message from the piece to the body: `$[2].key` becomes `$.records[1002].key`."""
     return _PLACE.sub(lambda place: f"`$.{field}[{before + int(place[1])}]", message, count=1)
 
 
 def stored_json(text: Raw) -> bytes | None:
-    """Returns a JSON value as it is stored: its exact text. None, no key or a tombstone, for null and for an absent
-    field."""
+    """Returns a JSON value as it is stored: its exact text. None (no key, or a tombstone) for null and for an absent
+    field.
+    """
     data = bytes(text)
     return None if data in (b"", _NULL) else data
 
 
 def milliseconds(moment: datetime) -> int:
-    """Returns a point in time as milliseconds since 1970; without a zone it is UTC. Raises `InvalidRequest` if it is
-    before."""
+    """Returns a point in time as milliseconds since 1970; UTC if it has no time zone. Raises `InvalidRequest` if it is
+    before 1970.
+    """
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     value = (moment - EPOCH) // timedelta(milliseconds=1)
@@ -262,7 +266,7 @@ def milliseconds(moment: datetime) -> int:
 
 @lru_cache(maxsize=256)  # the receipts of a group mostly have one time
 def iso_time(timestamp_ms: int) -> str | None:
-    """Milliseconds since 1970 as RFC 3339; None if there is no such time or it is beyond the year 9999."""
+    """Returns milliseconds since 1970 as RFC 3339 text; None if they are negative or beyond the year 9999."""
     if timestamp_ms < 0:
         return None
     try:

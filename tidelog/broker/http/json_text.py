@@ -1,11 +1,11 @@
-"""Cuts a stream of JSON objects, one after the other with or without white space between, into single objects.
+"""Splits a stream of JSON objects, which follow each other with or without white space, into single objects.
 
-Only strings and braces matter for where an object ends; whether it is JSON is the decoder's business. The cutter goes
-over every byte once or twice, in whatever pieces they come, and keeps no more than the object it is in.
+Only strings and braces decide where an object ends; whether it is valid JSON is checked by the decoder. Each byte is
+scanned once or twice, in whatever pieces they arrive, and only the bytes of the current object are kept.
 
-The patterns are written so that no byte can be matched in two ways, which makes going back linear, and so that groups
+The patterns are written so that no byte can match in two ways, which makes backtracking linear, and so that groups
 repeat 100 times at most, because `re` remembers each repetition; after that many the caller's loop matches again. They
-are not possessive: CPython before 3.11.5 goes wrong on possessive quantifiers within one another.
+are not possessive: CPython before 3.11.5 has a bug with nested possessive quantifiers.
 """
 
 from __future__ import annotations
@@ -23,36 +23,36 @@ _BRACES = b"{}"
 
 
 class ObjectCutter:
-    """`add` bytes as they come, and take every `next_object` that they complete."""
+    """Splits bytes into JSON objects: `add` bytes as they arrive, and call `next_object` until it returns None."""
 
     def __init__(self, object_bytes_max: int) -> None:
         self._object_bytes_max = object_bytes_max
         self._buffer = bytearray()
         self._position = 0
-        """Bytes of the buffer that have been looked at."""
+        """Bytes of the buffer that have been scanned."""
         self._depth = 0
-        """Open braces; 0 between objects."""
+        """Number of open braces; 0 between objects."""
         self._in_string = False
 
     @property
     def is_between_objects(self) -> bool:
-        """True if no object has been begun and not ended."""
+        """True unless an object has begun and not ended."""
         return self._depth == 0
 
     @property
     def bytes_held(self) -> int:
-        """The number of bytes that were added and not taken yet."""
+        """Bytes that were added and not returned yet."""
         return len(self._buffer)
 
     def add(self, data: bytes) -> None:
-        """Takes bytes in; `next_object` gives the objects."""
+        """Appends bytes to the buffer."""
         self._buffer += data
 
     def next_object(self) -> bytes | None:
-        """Returns the next complete object; None if it has not all arrived.
+        """Returns the next complete object; None if it has not arrived completely.
 
-        Raises `TooLarge` if it is over the bound and `InvalidRequest` if what comes next is no object; after either
-        the stream cannot be understood any more.
+        Raises `TooLarge` if it is longer than allowed and `InvalidRequest` if the next bytes are not an object; after
+        either the stream cannot be parsed any further.
         """
         if self._depth == 0 and not self._begin():
             return None
@@ -67,7 +67,7 @@ class ObjectCutter:
         return text
 
     def _begin(self) -> bool:
-        """Drops the blanks before an object and steps into it; False if there is nothing but blanks."""
+        """Drops the white space before an object and steps into it; returns False if there is only white space."""
         blank = _BLANK.match(self._buffer)
         assert blank is not None
         del self._buffer[: blank.end()]
@@ -79,7 +79,7 @@ class ObjectCutter:
         return True
 
     def _find_end(self) -> int | None:
-        """Goes on to the brace that closes the object, and gives the position after it."""
+        """Scans to the brace that closes the object, and returns the position after it; None if it has not arrived."""
         buffer = self._buffer
         position = self._position
         while position < len(buffer):
@@ -111,7 +111,7 @@ class ObjectCutter:
 
 
 def _end_of(pattern: re.Pattern[bytes], buffer: bytearray, position: int) -> int:
-    """Returns the position where a match of `pattern` ends. The pattern must match anything, even nothing."""
+    """Returns the position where a match of `pattern` ends. The pattern must match the empty string, too."""
     match = pattern.match(buffer, position)
     assert match is not None
     return match.end()

@@ -1,4 +1,4 @@
-"""JSON Web Tokens in `/metrics`: how often their keys were read again, and how many signatures were verified."""
+"""Metrics of JSON Web Tokens: how often their keys were reloaded, and how many signatures were verified."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tidelog.broker.face.jwt_login import JwtLogin
 
 
 class JwtMetrics(Collector):
-    """The state of a broker that takes such tokens."""
+    """Metrics of a broker that accepts JSON Web Tokens."""
 
     def __init__(self, login: JwtLogin) -> None:
         self._login = login
 
     def collect(self) -> Iterator[Metric]:
-        """Called by the registry for each scrape."""
+        """Yields the metrics for one scrape."""
         reloads = CounterMetricFamily(
             "tidelog_jwt_key_reloads", "How often the keys of JSON Web Tokens were read again.", labels=["outcome"]
         )

@@ -1,11 +1,11 @@
-"""Large bodies take turns: a few connections at a time are read, and the others wait for theirs.
+"""Large request bodies take turns: a few connections are read at a time, and the others wait.
 
-The event loop reads from every connection that has something, before it does anything else. What two hundred clients
-have sent of eight megabytes each would keep it for a second, and a probe of the broker's health waits for several such
-rounds. So of the connections on which a large body comes, taken in or dropped, `AT_ONCE` are read, for `TURN_S` or one
-piece that is dropped; then they go to the end of the queue. No client owns a turn: a slow one holds nobody up.
+The event loop reads from every readable connection before it does anything else. Two hundred clients that have sent
+eight megabytes each would keep it busy for a second, and a health check waits for several such rounds. So of the
+connections with a large body, received or dropped, `AT_ONCE` are read, for `TURN_S` or one dropped piece; then they go
+to the end of the queue. A slow client does not use up a turn: the turns end by time.
 
-A body is large by the length that it declares; one in chunks declares none, and is taken in chunk by chunk anyway.
+A body is large by its declared length; a chunked body declares none, and is taken in chunk by chunk anyway.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ TURN_S: Final = 0.001
 
 
 class Receiver(Protocol):
-    """A connection whose reading can be held."""
+    """A connection whose reading can be paused."""
 
     def hold(self) -> None:
-        """Stops reading."""
+        """Pauses reading."""
         ...
 
     def release(self) -> None:
-        """Goes on with reading, unless something else forbids it."""
+        """Resumes reading, unless something else has paused it."""
         ...
 
 
 class LargeBodies:
-    """The connections of a listener on which large bodies come."""
+    """The connections of a listener on which large bodies arrive, and the queue of those that are paused."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -41,7 +41,7 @@ class LargeBodies:
         self._timer: asyncio.TimerHandle | None = None
 
     def join(self, receiver: Receiver) -> None:
-        """Takes a connection in whose large body begins, or whose rest of one is dropped from now on. Idempotent."""
+        """Adds a connection whose large body begins, or whose remaining body is dropped from now on. Idempotent."""
         if receiver in self._reading or receiver in self._waiting:
             return
         if len(self._reading) < AT_ONCE:
@@ -56,7 +56,7 @@ class LargeBodies:
             self._wait(receiver)
 
     def leave(self, receiver: Receiver) -> None:
-        """Takes a connection out whose body is there, or that is gone. Idempotent."""
+        """Removes a connection whose body has arrived, or that is closed. Idempotent."""
         self._reading.pop(receiver, None)
         if receiver in self._waiting:
             del self._waiting[receiver]
@@ -69,7 +69,7 @@ class LargeBodies:
             self._timer = self._loop.call_later(TURN_S, self._turn)
 
     def _turn(self) -> None:
-        """Sends those that were read to the end, and reads the first of those that waited."""
+        """Moves the connections that were read to the end of the queue, and reads from its first ones."""
         self._timer = None
         for receiver in [*self._reading] if self._waiting else ():
             self.end_turn(receiver)

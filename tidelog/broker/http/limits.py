@@ -1,6 +1,6 @@
-"""Every bound of the HTTP listener, in one place: the operator's settings and the fixed ones.
+"""All bounds of the HTTP listener: those of the operator's settings and the fixed ones.
 
-Hitting a bound is backpressure or a refusal with a code, never memory.
+Reaching a bound leads to backpressure or an error with a code, never to more memory.
 """
 
 from __future__ import annotations
@@ -15,28 +15,30 @@ KIB = 1 << 10
 
 @dataclass(frozen=True, slots=True)
 class Limits(ListenerLimits):
-    """Bounds of one HTTP listener. `of` takes from the broker's settings those that an operator may set."""
+    """Bounds of one HTTP listener. `of` takes the configurable ones from the broker's settings."""
 
     # -- connections ---------------------------------------------------------------------------------------------
     keepalive_s: float = 75.0
-    """An idle connection is closed after this; longer than clients keep theirs, so that the client closes first."""
+    """Seconds until an idle connection is closed: longer than clients keep theirs, so that the client closes first."""
     lingering_s: float = 30.0
     lingering_silence_s: float = 5.0
     lingering_bytes_max: int = 64 * MIB
-    """How long, and how much of, a body that was refused is read and dropped, so that the client sees the answer and
-    not a reset; less long if nothing comes."""
+    """Bytes of a refused body that are read and dropped, for `lingering_s` and `lingering_silence_s` at most, so that
+    the client sees the answer and not a reset.
+    """
     refused_max: int = 32
-    """Connections beyond all places that are given time to read so."""
+    """Refused connections that are kept open for a moment, so that their clients can read the refusal."""
     head_timeout_s: float = 10.0
     fresh_s: float = 1.0
     rested_s: float = 25.0
-    """A connection is at rest if its client has asked nothing for `fresh_s` since it connected, or nothing more for
-    `rested_s`, by when most clients have closed theirs. If all places are taken, a new connection gets its place."""
+    """Seconds after which a connection is at rest: `fresh_s` without a first request, or `rested_s` since the last one,
+    by when most clients have closed theirs. If all places are taken, a new connection replaces one at rest.
+    """
     line_bytes_max: int = 8 * KIB - 2
     headers_max: int = 64
     read_buffer_bytes: int = 256 * KIB
     unsent_timeout_ms: int = 30_000
-    """A peer that acknowledges nothing of what was sent for this long is gone (TCP_USER_TIMEOUT)."""
+    """Milliseconds without an acknowledgement of sent data after which the peer counts as gone (TCP_USER_TIMEOUT)."""
 
     # -- bodies in -----------------------------------------------------------------------------------------------
     json_bytes_max: int = 5 * MIB
@@ -54,7 +56,9 @@ class Limits(ListenerLimits):
 
     # -- streamed produce ----------------------------------------------------------------------------------------
     stream_window_bytes: int = 2 * MIB
-    """JSON of streamed records that is parsed and not yet answered; one record of any allowed size always fits."""
+    """Bytes of streamed JSON records that are parsed and not answered yet; one record of any allowed size always
+    fits.
+    """
     stream_idle_s: float = 600.0
     stream_duration_s: float = 86_400.0
 
@@ -63,18 +67,18 @@ class Limits(ListenerLimits):
     fetch_bytes_default: int = MIB
     json_fetch_bytes_max: int = 8 * MIB
     decoded_bytes_max: int = 64 * MIB
-    """The bytes at most that a stored batch may decompress to for a read as JSON."""
+    """Maximum bytes that a stored batch may decompress to for a read as JSON."""
     record_bytes_max: int = 8 * MIB
     small_answer_bytes: int = 64 * KIB
-    """Up to here an answer is handed to the socket whole; it is what a transport buffers without complaint."""
+    """Bytes up to which an answer is written to the socket at once; a transport buffers as much."""
     piece_bytes: int = 256 * KIB
     range_piece_bytes: int = MIB
     drain_timeout_s: float = 10.0
-    """A client that does not take one piece of an answer in this time is cut off."""
+    """Seconds that a client may take to receive one piece of an answer before it is cut off."""
 
     @classmethod
     def of(cls, config: BrokerConfig) -> Limits:
-        """Returns the bounds that go with a broker's settings."""
+        """Returns the bounds for a broker's settings."""
         return cls(
             connections_max=config.http_connections_max,
             address_connections_max=config.http_address_connections_max,

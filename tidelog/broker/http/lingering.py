@@ -1,8 +1,8 @@
-"""The end of a connection whose answer is given while its client still sends: a lingering close, as nginx does it.
+"""Lingering close: ends a connection that is answered while its client still sends, as nginx does.
 
-A socket that is closed with bytes unread answers what still comes with a reset, and the reset takes the answer away
-from a client that has not read it yet. So the broker only ends its own direction, after the answer, and goes on
-reading what comes and dropping it, until the client closes or is silent, or a bound of bytes or time is reached.
+If a socket is closed with unread bytes, the kernel answers what still arrives with a reset, which destroys the answer
+before the client has read it. So the broker ends only its own direction, after the answer, and goes on reading and
+dropping bytes, until the client closes or is silent, or a bound of bytes or time is reached.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tidelog.broker.http.limits import Limits
 
 
 class Lingering:
-    """Drops what still comes; `on_end` is called once, when that has gone on for long enough."""
+    """The lingering close of one connection; `on_end` is called once, when it is over."""
 
     def __init__(
         self, stream: asyncio.Transport, limits: Limits, loop: asyncio.AbstractEventLoop, on_end: Callable[[], None]
@@ -30,13 +30,13 @@ class Lingering:
         self._timer = self._look_later(0)
 
     def took(self, size: int) -> None:
-        """Counts bytes that came and were dropped."""
+        """Counts bytes that arrived and were dropped."""
         self._bytes += size
         if self._bytes > self._limits.lingering_bytes_max:
             self.end()
 
     def end(self) -> None:
-        """Ends the wait for the client's close. Idempotent."""
+        """Ends the lingering close. Idempotent."""
         if not self._is_ended:
             self._is_ended = True
             self._timer.cancel()

@@ -1,6 +1,7 @@
-"""Users and tokens, in the shapes of REST v3: a secret comes in, or goes out, once and never again.
+"""Users and tokens, in the shapes of REST v3. A secret is sent once, when it is set or created, and never shown again.
 
-Whoever may `Alter` the cluster manages all of them, and whoever may `Alter` the resource `User` of a name its tokens.
+A principal with `Alter` on the cluster manages all of them; one with `Alter` on the resource `User` of a name manages
+the tokens of that user.
 """
 
 from __future__ import annotations
@@ -25,15 +26,16 @@ DESCRIPTION_CHARS_MAX: Final = 250
 
 
 class UserV3(Resource, frozen=True):
-    """A user with a password, and the mechanisms of SCRAM that it can use."""
+    """A user with a password, and the SCRAM mechanisms that it can use."""
 
     user_name: str
     scram_mechanisms: list[str]
 
 
 class TokenV3(Resource, frozen=True):
-    """A token. `expires_at_ms` is null if it does not end. `token` is what clients show: it is there in the answer that
-    makes it, and in no other."""
+    """A token. `expires_at_ms` is null if it does not expire. `token` is the secret that clients send; only the answer
+    that creates the token has it.
+    """
 
     token_id: str
     principal: str
@@ -44,20 +46,20 @@ class TokenV3(Resource, frozen=True):
 
 
 class UserAsked(Body):
-    """A user to be made."""
+    """A user to be created."""
 
     user_name: str
     password: str
 
 
 class PasswordAsked(Body):
-    """Another password of a user."""
+    """The new password of a user."""
 
     password: str
 
 
 class TokenAsked(Body):
-    """A token to be made; without `lifetime_ms` it does not end."""
+    """A token to be created; without `lifetime_ms` it does not expire."""
 
     principal: str
     lifetime_ms: Duration | None = None
@@ -72,14 +74,14 @@ _TOKEN: Final = json_decoder(TokenAsked)
 
 
 async def list_users(context: Context, call: Call) -> web.StreamResponse:
-    """All users that have a password."""
+    """Lists the users that have a password."""
     links = Links(context, call)
     users = context.face.cluster.image.access.users
     return json_answer(links.list_of("KafkaUser", [_user(links, user) for user in users.values()], "users"))
 
 
 async def create_user(context: Context, call: Call) -> web.StreamResponse:
-    """Makes a user with a password."""
+    """Creates a user with a password."""
     links = Links(context, call)
     body = await read_json(context, call, _USER)
     call.subject = f"user {body.user_name}"
@@ -91,7 +93,7 @@ async def create_user(context: Context, call: Call) -> web.StreamResponse:
 
 
 async def set_password(context: Context, call: Call) -> web.StreamResponse:
-    """Gives a user another password; whoever has logged in with the old one is out."""
+    """Sets a new password of a user, and ends all logins with the old one."""
     Links(context, call)
     body = await read_json(context, call, _PASSWORD)
     _require_user(context, call)
@@ -100,7 +102,7 @@ async def set_password(context: Context, call: Call) -> web.StreamResponse:
 
 
 async def delete_user(context: Context, call: Call) -> web.StreamResponse:
-    """Removes a user, and the tokens that stand for it; ACLs that name it stay."""
+    """Deletes a user and its tokens; ACLs that name it stay."""
     Links(context, call)
     _require_user(context, call)
     await context.face.administration.by(call.caller).change_access(RemoveUser(call.path["user"]))
@@ -130,7 +132,7 @@ def _user(links: Links, user: User) -> UserV3:
 
 
 async def list_tokens(context: Context, call: Call) -> web.StreamResponse:
-    """The tokens that the caller may manage."""
+    """Lists the tokens that the caller may manage."""
     links = Links(context, call)
     tokens = context.face.cluster.image.access.tokens.values()
     data = [_token(links, token) for token in tokens if _may_manage(context, call, token.caller)]
@@ -138,7 +140,7 @@ async def list_tokens(context: Context, call: Call) -> web.StreamResponse:
 
 
 async def create_token(context: Context, call: Call) -> web.StreamResponse:
-    """Makes a token, and shows it this once."""
+    """Creates a token, and returns its secret, which is never shown again."""
     links = Links(context, call)
     body = await read_json(context, call, _TOKEN)
     principal = check_principal(body.principal)

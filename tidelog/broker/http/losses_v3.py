@@ -1,8 +1,8 @@
-"""REST v3: offsets that are lost on every disk, and that an operator gives up. Not in Kafka.
+"""REST v3: offsets that are lost on every disk, and that an operator declares lost (gives up). Not in Kafka.
 
-A POST asks all replicas first, and tells what each has; with `validate_only` that is all. What was given up stays in
-the metadata, with who did it and what was said, and is listed by a GET. With `votes` it is not records that are given
-up, but replicas: a partition that nobody can lead goes on from what is left.
+A POST asks all replicas first, and reports what each has; with `validate_only` that is all. An accepted loss stays in
+the metadata, with who accepted it and what the replicas reported, and a GET lists it. With `votes` no records are given
+up, but replicas: a partition that cannot elect a leader continues with the replicas that are left.
 """
 
 from __future__ import annotations
@@ -29,24 +29,28 @@ from tidelog.model.losses import AcceptedLoss, LossStatement
 
 
 class StatementShown(Struct, frozen=True):
-    """The answer of one replica: `damaged`, `missing`, `deleted`, `unreachable`, `unknown`, or `good copy`; of
-    `votes` what it has."""
+    """The report of one replica: `damaged`, `missing`, `deleted`, `unreachable`, `unknown`, or `good copy`; with
+    `votes`, what it has.
+    """
 
     broker_id: int
     status: str
 
 
 class LossKind(enum.StrEnum):
-    """A range of offsets was given up, or whatever replicas that are gone had beyond the others."""
+    """The kind of an accepted loss: a range of offsets (`records`), or replicas and whatever only they had
+    (`votes`).
+    """
 
     RECORDS = "records"
     VOTES = "votes"
 
 
 class LossV3(PartitionResource, frozen=True):
-    """A range that was given up; `end_offset` is exclusive. `digests` name the batches that lay there, as far as a
-    catalog still did. Of `votes`, the partition went on from what ended at `start_offset`, which is -1 if no replica
-    was asked, and `end_offset` is the same."""
+    """An accepted loss: an offset range that was declared lost; `end_offset` is exclusive. `digests` name the lost
+    batches, as far as a replica's catalog still has them. For `votes`, the partition continued from the replicas whose
+    log ended at `start_offset`, which is -1 if no replica was asked; `end_offset` is the same.
+    """
 
     given_up: LossKind
     start_offset: int
@@ -59,8 +63,9 @@ class LossV3(PartitionResource, frozen=True):
 
 
 class PieceShown(Struct, frozen=True):
-    """A damaged batch, or offsets of which no catalog row is left. It can be given up unless `kept_because` says why
-    not. `bytes` and `max_timestamp` are null where no row tells."""
+    """A damaged batch, or offsets that no catalog describes any more. It can be declared lost unless `kept_because` has
+    a reason against it. `bytes` and `max_timestamp` are null if no catalog has them.
+    """
 
     start_offset: int
     end_offset: int
@@ -72,9 +77,10 @@ class PieceShown(Struct, frozen=True):
 
 
 class LossesAsked(Body):
-    """The body that gives up what is lost: all of it, or what lies in the offsets from `start_offset` up to
-    `end_offset`, exclusive. `even_though` are brokers that cannot be asked, and are not waited for. With `votes` the
-    partition, which nobody can lead, goes on from what the other replicas have."""
+    """The body that declares records lost: all damaged ones, or those from `start_offset` up to `end_offset`,
+    exclusive. `even_though` are brokers that cannot be asked, and are not waited for. With `votes` a partition that
+    cannot elect a leader continues with the replicas that are left.
+    """
 
     start_offset: OffsetNumber | None = None
     end_offset: OffsetNumber | None = None
@@ -84,8 +90,9 @@ class LossesAsked(Body):
 
 
 class RemainsShown(Struct, frozen=True):
-    """Tells what is left of a partition that nobody can lead: the brokers that it goes on with, and the end of what
-    they have. `source` is the one that the others follow, or null."""
+    """The replicas left of a partition that cannot elect a leader: their brokers, and the end of their log. `source` is
+    the one that the others copy, or null.
+    """
 
     brokers: list[int]
     source: int | None
@@ -94,9 +101,10 @@ class RemainsShown(Struct, frozen=True):
 
 
 class LossesJudged(Struct, frozen=True):
-    """Tells what is damaged, and what each replica said. `accepted` tells whether it is given up now; `refusals` why
-    not. `accepted_before` were given up already. Unless `is_whole`, there is more: the same can be asked again. With
-    `votes`, `remains` tells what is left of the partition."""
+    """The damaged offsets, and what each replica reported. `accepted` is true if they are declared lost now; `refusals`
+    has the reasons if not. `accepted_before` are earlier losses. Unless `is_whole`, there is more, and the request can
+    be repeated. With `votes`, `remains` has the replicas that are left.
+    """
 
     accepted: bool
     pieces: list[PieceShown]
@@ -110,21 +118,21 @@ _ASKED: Final = json_decoder(LossesAsked)
 
 
 async def list_all(context: Context, call: Call) -> web.StreamResponse:
-    """All that was given up in the cluster."""
+    """Lists the accepted losses of the cluster."""
     links = Links(context, call)
     topics = context.face.cluster.image.topics
     return json_answer(_listed(links, [topics[name] for name in context.visible(call, "Topic", sorted(topics))], "-"))
 
 
 async def list_of_topic(context: Context, call: Call) -> web.StreamResponse:
-    """All that was given up of a topic."""
+    """Lists the accepted losses of a topic."""
     links = Links(context, call)
     topic = context.face.cluster.topic(call.topic_name())
     return json_answer(_listed(links, [topic], topic.name))
 
 
 async def list_of_partition(context: Context, call: Call) -> web.StreamResponse:
-    """All that was given up of a partition."""
+    """Lists the accepted losses of a partition."""
     links = Links(context, call)
     topic = context.face.cluster.topic(call.topic_name())
     info = partition_of(topic, call)
@@ -133,7 +141,7 @@ async def list_of_partition(context: Context, call: Call) -> web.StreamResponse:
 
 
 async def accept(context: Context, call: Call) -> web.StreamResponse:
-    """Gives up what is lost of a partition, if no replica has a good copy. Asking again does no harm."""
+    """Declares damaged records of a partition lost, if no replica has a good copy. May be repeated."""
     links = Links(context, call)
     topic = context.face.cluster.topic(call.topic_name())
     info = partition_of(topic, call)
@@ -161,7 +169,9 @@ async def accept(context: Context, call: Call) -> web.StreamResponse:
 async def _regroup(
     context: Context, call: Call, links: Links, topic: Topic, info: PartitionInfo, body: LossesAsked
 ) -> LossesJudged:
-    """Has a partition go on from what is left. One that does so already is told of; nothing is done twice."""
+    """Lets a partition without a quorum continue with the replicas that are left. If that was done before, returns that
+    decision and changes nothing.
+    """
     if _range(body) is not None:
         raise InvalidRequest("votes are given up of a whole partition, and offsets without votes")
     report = await context.face.partitions.find_remains(topic, info, body.even_though or [])

@@ -1,8 +1,8 @@
-"""Raw record batches for many partitions in one request: Kafka's Produce, each partition with an outcome of its own.
+"""Raw record batches for many partitions in one request: Kafka's Produce, with a result for each partition.
 
-The body is a table and the batches behind it (`model/partition_batches`). What is wrong with the table is wrong with
-the request, and nothing is appended. What is wrong with one partition, or with its batches, stands in its place in the
-answer, and troubles no other: each is appended as if it had come alone, all at the same time and by the same deadline.
+The body is a table followed by the batches (`model/partition_batches`). An error in the table fails the request, and
+nothing is appended. An error of one partition or its batches is in that partition's result and does not affect the
+others: the batches of all partitions are appended at the same time, by the same deadline.
 """
 
 from __future__ import annotations
@@ -30,13 +30,15 @@ from tidelog.model.names import check_topic_name
 from tidelog.model.partition_batches import PartitionBatches, split_partitions
 
 AT_A_TIME: Final = 32
-"""So many partitions are begun with before others on the event loop have their turn."""
+"""Partitions whose appends are started before other requests have their turn on the event loop."""
 OF_THE_REQUEST: Final = frozenset({503, 504})
-"""If all partitions fail alike, these are the status of the answer, so that whoever looks at that alone tries again."""
+"""Statuses that become the status of the whole answer if all partitions fail with the same error, so that a client that
+looks only at the status retries.
+"""
 
 
 class PartitionReceipt(Struct, frozen=True):
-    """The outcome of one partition's batches: a receipt, or else `error_code` and `message`, and null for the rest."""
+    """The result for one partition's batches: a receipt, or `error_code` and `message`; the other fields are null."""
 
     topic: str
     partition: int
@@ -49,7 +51,7 @@ class PartitionReceipt(Struct, frozen=True):
 
 
 class PartitionReceipts(Struct, frozen=True):
-    """The outcomes of all partitions, in the order of the request."""
+    """The results for all partitions, in the order of the request."""
 
     partitions: list[PartitionReceipt]
 

@@ -1,11 +1,11 @@
-"""Content types: in which form records come and go.
+"""Content types: the formats in which records are sent and returned.
 
-Confluent's rule is kept: the media type names the *embedded format* of keys and values, and binary (base64) is what
-one gets without saying anything. `application/json` is taken as the json form, because that is what people type.
-Strimzi's `text` is for strings: a key written so is the key of any program that gives its client a string, and goes to
-the same partition, where a JSON key keeps its quotes.
+As in Confluent's REST Proxy the media type names the *embedded format* of keys and values, and binary (base64) is the
+default. `application/json` is taken as the json format, because that is what people type. Strimzi's `text` is for
+strings: its key has the same bytes, and so the same partition, as a string key of any Kafka client, while a JSON key
+includes its quotes.
 
-Forms that browsers send without asking are refused; which pages a browser may send requests from is in `origin.py`.
+Media types that browsers send across origins without a preflight are refused; the check of origins is in `origin.py`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ JSON_TYPE: Final = "application/json"
 
 
 class Embedded(enum.Enum):
-    """How a record's key and value are written inside a JSON document."""
+    """The embedded format: how a record's key and value are written inside a JSON document."""
 
     BINARY = "application/vnd.kafka.binary.v2+json"
     JSON = "application/vnd.kafka.json.v2+json"
@@ -36,7 +36,7 @@ class Embedded(enum.Enum):
 
     @property
     def form(self) -> RecordForm:
-        """The name of this form in the settings of a consumer instance."""
+        """The name of this format in the settings of a consumer instance."""
         return _FORMS[self]
 
 
@@ -62,8 +62,9 @@ _UTF_8: Final = frozenset({"utf-8", "utf8", "us-ascii"})
 
 
 def embedded_sent(request: web.BaseRequest) -> Embedded:
-    """Returns the form of the records in a v2 body. Raises `UnsupportedMediaType`, naming the header to send, if it is
-    unknown."""
+    """Returns the format of the records in a v2 body, by its Content-Type. Raises `UnsupportedMediaType`, naming the
+    header to send, if it is unknown.
+    """
     kind = _sent(request)
     form = Embedded.BINARY if kind is None else _EMBEDDED.get(kind)
     if form is None:
@@ -75,19 +76,19 @@ def embedded_sent(request: web.BaseRequest) -> Embedded:
 
 
 def check_document(request: web.BaseRequest) -> None:
-    """Raises `UnsupportedMediaType` if the body says it is anything but a JSON document."""
+    """Raises `UnsupportedMediaType` if the Content-Type is not that of a JSON document."""
     kind = _sent(request)
     if kind is not None and kind not in _DOCUMENTS:
         raise UnsupportedMediaType(f"Content-Type {shown(kind)} is not known here: send {JSON_TYPE}")
 
 
 def check_batches(request: web.BaseRequest) -> None:
-    """Raises `UnsupportedMediaType` if the body says it is anything but raw record batches."""
+    """Raises `UnsupportedMediaType` if the Content-Type is not that of raw record batches."""
     _check_bytes(request, BATCHES_TYPE)
 
 
 def check_partition_batches(request: web.BaseRequest) -> None:
-    """Does what `check_batches` does, for a body that carries those of many partitions."""
+    """Raises `UnsupportedMediaType` if the Content-Type is not that of raw record batches of many partitions."""
     _check_bytes(request, PARTITION_BATCHES_TYPE)
 
 
@@ -98,8 +99,9 @@ def _check_bytes(request: web.BaseRequest, expected: str) -> None:
 
 
 def embedded_wanted(request: web.BaseRequest) -> Embedded:
-    """Returns the form that `Accept` prefers among ours, by q and then by order. Raises `NotAcceptable` if it allows
-    none."""
+    """Returns the record format that `Accept` prefers, by quality and then by order. Raises `NotAcceptable` if it
+    allows none.
+    """
     accept = request.headers.get(ACCEPT)
     if accept is None:
         return Embedded.BINARY
@@ -119,7 +121,7 @@ def embedded_wanted(request: web.BaseRequest) -> Embedded:
 
 
 def _sent(request: web.BaseRequest) -> str | None:
-    """Returns the media type of the body, lower case, without parameters; None if there is none."""
+    """Returns the media type of the body, in lower case and without parameters; None if there is none."""
     text = request.headers.get(CONTENT_TYPE)
     if not text:
         return None

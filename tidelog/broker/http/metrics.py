@@ -1,7 +1,7 @@
-"""Counts of the listener: requests, latencies, bytes, refusals; shown by the broker's Prometheus registry.
+"""Metrics of the HTTP listener: requests, latencies, bytes and refusals.
 
-Counting happens on every request, showing once in a while, so counters are plain numbers here and become Prometheus
-families only when they are collected. Labels are route templates, never paths: a client cannot make a new series.
+Counting happens on every request, a scrape only now and then, so counters are plain numbers here and become Prometheus
+metrics when they are collected. Labels are route templates, never paths, so that a client cannot create new series.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ _BOUNDS: Final = (*map(str, BUCKETS_S), "+Inf")
 
 @dataclass(slots=True)
 class RouteStats:
-    """The requests, latencies and bytes of one route, by status."""
+    """Requests, latencies and bytes of one route, by status."""
 
     template: str
     method: str
     statuses: dict[int, int] = field(default_factory=dict)
     buckets: dict[int, list[int]] = field(default_factory=dict)
-    """The requests per bucket of `BUCKETS_S`, the last one beyond them all, by status class (2, 4, 5)."""
+    """Number of requests per bucket of `BUCKETS_S`, the last one above all bounds, by status class (2, 4, 5)."""
     seconds: dict[int, float] = field(default_factory=dict)
     received_bytes: int = 0
     sent_bytes: int = 0
 
     def observe(self, status: int, seconds: float, received_bytes: int, sent_bytes: int) -> None:
-        """Notes one answered request."""
+        """Counts one answered request."""
         self.received_bytes += received_bytes
         self.sent_bytes += sent_bytes
         statuses = self.statuses
@@ -48,30 +48,29 @@ class RouteStats:
 
 
 class RequestMetrics(Collector):
-    """All counts of a broker's listeners."""
+    """Metrics of a broker's HTTP listeners."""
 
     def __init__(self) -> None:
         self._routes: dict[tuple[str, str], RouteStats] = {}
         self._refusals: dict[str, int] = {}
         self._gauges: list[tuple[str, str, Callable[[], float]]] = []
         self.shed: Callable[[], Mapping[tuple[str, str], int]] = dict
-        """Tells how many requests were not begun, by class and cause, which somebody else counts."""
+        """Returns the number of requests shed (refused because of overload), by request class and cause."""
 
     def route(self, template: str, method: str) -> RouteStats:
-        """Returns the counts of a route that is being registered; of one that two listeners have, those of both
-        together."""
+        """Returns the counts of a route; two listeners with the same route share them."""
         return self._routes.setdefault((template, method), RouteStats(template, method))
 
     def gauge(self, name: str, documentation: str, read: Callable[[], float]) -> None:
-        """Shows a number that somebody else keeps."""
+        """Adds a gauge whose value `read` returns at each scrape."""
         self._gauges.append((name, documentation, read))
 
     def refused(self, reason: str) -> None:
-        """Counts a request, or a connection, that was turned away because of a bound."""
+        """Counts a request or connection that was refused because of a bound."""
         self._refusals[reason] = self._refusals.get(reason, 0) + 1
 
     def collect(self) -> Iterator[Metric]:
-        """Called by the registry for each scrape."""
+        """Yields the metrics for one scrape."""
         labels = ["route", "method"]
         requests = CounterMetricFamily("tidelog_http_requests", "Answered requests.", labels=[*labels, "status"])
         seconds = HistogramMetricFamily(

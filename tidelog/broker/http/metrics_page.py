@@ -1,7 +1,8 @@
-"""The page of metrics. The partitions that a broker leads are on it as lines that are written here, in slices.
+"""The page of `/metrics`. The metrics of the partitions that a broker leads are written as text here, in slices of
+work.
 
-There may be ten thousand of them, with six samples each. The client library makes an object of every sample, and all of
-them in one go: that held the event loop for a third of a second.
+There may be ten thousand partitions, with six samples each. The Prometheus client library makes an object of every
+sample, all in one go: that blocked the event loop for a third of a second.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ from tidelog.broker.face.face import BrokerFace
 from tidelog.model.steps import Steps
 
 SLICE_PARTITIONS: Final = 250
-"""So many are written in some 3 ms."""
+"""Partitions written in one slice of work, some 3 ms."""
 SLICE_LINES: Final = 2_000
-"""So many are joined with them. A page of no more takes no turns: it would wait behind eight readers at each."""
+"""Lines joined in one slice of work. A page with no more lines yields to no other work, since each yield would wait
+behind up to eight readers.
+"""
 SAMPLES: Final = {
     "tidelog_partition_log_start_offset": "The first offset that can be read.",
     "tidelog_partition_high_watermark": "The end of what is committed.",
@@ -36,7 +39,7 @@ COUNTS: Final = {
 
 
 class MetricsPage:
-    """The page of one listener. Whoever asks while it is made gets that one, so it is in memory once."""
+    """The page of one listener. Concurrent requests share one page, so that it is in memory once."""
 
     def __init__(self, registry: CollectorRegistry, face: BrokerFace) -> None:
         self.registry = registry
@@ -61,7 +64,9 @@ class MetricsPage:
 
 
 def partition_text(face: BrokerFace) -> Steps[bytes]:
-    """Returns the families of the partitions that a broker leads, so that a sum over all brokers counts each once."""
+    """Returns the metrics of the partitions that a broker leads, in slices of work. The sum over all brokers counts
+    each partition once.
+    """
     families = {name: [_head(name, meaning)] for name, meaning in SAMPLES.items()}
     counts = dict.fromkeys(COUNTS, 0)
     led = [*face.statistics.led.values()]

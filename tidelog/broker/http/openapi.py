@@ -1,7 +1,7 @@
 """`/openapi.json`: the route table as an OpenAPI 3.1 document.
 
-Schemas come from the very types that bodies are decoded into and answers are encoded from, so the description cannot
-say anything else than the code does.
+Schemas are generated from the types that bodies are decoded into and answers are encoded from, so that they cannot
+differ from the code.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _INTEGERS: Final = frozenset({"partition", "broker_id"})
 
 
 def describe(routes: Sequence[Route]) -> bytes:
-    """Returns the document, as JSON text."""
+    """Returns the OpenAPI document as JSON text."""
     types = _types(routes)
     schemas, components = msgspec.json.schema_components(types, schema_hook=_raw_schema, ref_template=_REFERENCE)
     schema_of = dict(zip(map(_key, types), schemas, strict=True))
@@ -46,7 +46,7 @@ def describe(routes: Sequence[Route]) -> bytes:
 
 
 def _types(routes: Sequence[Route]) -> list[Any]:
-    """Every type once, in the order of the table."""
+    """Returns each request and answer type once, in the order of the route table."""
     types = {_key(kind): kind for route in routes for kind in (route.request, *_answers(route)) if kind is not None}
     return [*types.values(), ErrorBody]
 
@@ -60,7 +60,7 @@ def _key(kind: Any) -> str:
 
 
 def _raw_schema(kind: type) -> dict[str, Any]:
-    """JSON that is kept as it was sent can be anything."""
+    """Returns the schema of raw JSON, which may be any value."""
     if kind is msgspec.Raw:
         return {}
     raise NotImplementedError(kind)  # how a hook tells msgspec that a type is not its own

@@ -1,4 +1,4 @@
-"""For those who run brokers: is it alive, can it serve, what is it doing, what can it do."""
+"""Routes for operators: liveness, readiness, metrics, and the API description."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tidelog.broker.http.context import Context
 
 
 class Health(Struct, frozen=True):
-    """The process answers."""
+    """The answer of the liveness check."""
 
     status: str
 
 
 class Readiness(Struct, frozen=True):
-    """The broker serves requests."""
+    """The answer of the readiness check."""
 
     status: str
     cluster_id: str
@@ -26,12 +26,12 @@ class Readiness(Struct, frozen=True):
 
 
 async def get_health(_context: Context, _call: Call) -> web.StreamResponse:
-    """Is the process alive?"""
+    """Returns 200 while the process is alive."""
     return json_answer(Health("ok"))
 
 
 async def get_readiness(context: Context, _call: Call) -> web.StreamResponse:
-    """Can it serve?"""
+    """Returns 200 if the broker serves requests, else 503."""
     context.admission.refuse_if_leaving()
     context.admission.refuse_unready()
     cluster = context.face.cluster
@@ -39,10 +39,10 @@ async def get_readiness(context: Context, _call: Call) -> web.StreamResponse:
 
 
 async def get_metrics(context: Context, _call: Call) -> web.StreamResponse:
-    """Counters and gauges, as Prometheus reads them."""
+    """Returns the metrics in Prometheus' text format."""
     return web.Response(body=await context.metrics_page.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
 async def get_openapi(context: Context, _call: Call) -> web.StreamResponse:
-    """This description."""
+    """Returns this OpenAPI description."""
     return web.Response(body=context.openapi(), headers={"Content-Type": "application/json"})

@@ -1,15 +1,15 @@
-"""The check of a request's origin: programs may send requests to a listener, web pages may not.
+"""The check of a request's origin: programs may send requests to a listener, foreign web pages may not.
 
-A browser runs the pages of strangers inside the network of its user, and lets them send requests anywhere. It tells
-the truth about where a page comes from, in headers that no page can set, and that no program needs to send:
+A browser runs the pages of strangers inside its user's network, and lets them send requests anywhere. It tells where a
+page comes from, in headers that no page can set and that no program needs to send:
 
-- `Sec-Fetch-Site` and `Origin` name the page's origin. A request that may change something, and that a page of
-  another origin sends, is refused. What such a page only reads the browser keeps from it: there is no CORS here.
-- `Host` is the name that the browser looked up. A stranger can have his own name lead to a broker's address ("DNS
-  rebinding"), and then his page is of the broker's origin. So a name has to be one that this cluster is known by.
+- `Sec-Fetch-Site` and `Origin` name the page's origin. A request from a page of another origin is refused if it may
+  change something. The answer to a read is kept from such a page by the browser: there is no CORS here.
+- `Host` is the name that the browser looked up. An attacker can let a name of his own resolve to a broker's address
+  ("DNS rebinding"), so that his page has the broker's origin. So the name has to be a known one of this cluster.
 
-An IP address is no name, so nobody can have it lead elsewhere. Neither can a name without a dot, which the public
-DNS does not have: `localhost`, a machine of the local network, a service of Docker or Kubernetes.
+An IP address needs no look-up, so nobody can redirect it. Neither can a name without a dot be redirected, which the
+public DNS does not have: `localhost`, a machine of the local network, a service of Docker or Kubernetes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tidelog.broker.http.params import shown
 from tidelog.model.errors import ForeignOrigin, UnknownHost
 
 READING: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
-"""Methods that change nothing."""
+"""HTTP methods that change nothing."""
 ANY_HOST: Final = "*"
 HOSTS_REMEMBERED_MAX: Final = 1_000
 SEC_FETCH_SITE: Final = istr("Sec-Fetch-Site")
@@ -34,7 +34,7 @@ _DEFAULT_PORTS: Final = (":80", ":443")
 
 
 class KnownHosts:
-    """The names that a listener is known by: `names` as the operator gave them, and those that brokers `advertise`."""
+    """The host names of a listener: `names` from the settings, and the names that brokers advertise."""
 
     def __init__(self, names: Sequence[str], advertised: Callable[[], Iterable[str]]) -> None:
         self._is_any = ANY_HOST in names
@@ -42,11 +42,10 @@ class KnownHosts:
         self._suffixes = tuple(name.removeprefix("*") for name in names if name.startswith("*."))
         self._advertised = advertised
         self._accepted: dict[str, None] = {}
-        """`Host` headers that were good before: nearly every request has one of them."""
+        """`Host` headers that were accepted before; nearly every request has one of them."""
 
     def check(self, host: str | None) -> None:
-        """Raises `UnknownHost` if the header names a host that this listener is not known by. HTTP/1.0 may leave it
-        out."""
+        """Raises `UnknownHost` if the `Host` header names an unknown host. HTTP/1.0 clients may leave it out."""
         if host is None or host in self._accepted:
             return
         if not (self._is_any or self._is_known(_name_of(host))):
@@ -67,8 +66,9 @@ class KnownHosts:
 
 
 def check_origin(method: str, headers: Mapping[str, str]) -> None:
-    """Raises `ForeignOrigin` for a request that may change something, if a browser says that a page of another origin
-    sends it. Behind a proxy that has changed `Host` the browser's own word counts, `Sec-Fetch-Site`."""
+    """Raises `ForeignOrigin` for a request that may change something, if a browser marks it as sent by a page of
+    another origin. `Sec-Fetch-Site` decides if present, since a proxy may have changed `Host`.
+    """
     if method in READING:
         return
     site = headers.get(SEC_FETCH_SITE)
@@ -84,7 +84,7 @@ def check_origin(method: str, headers: Mapping[str, str]) -> None:
 
 
 def _name_of(host: str) -> str:
-    """Returns the host of a `Host` header, without port and without the dot that ends a full name."""
+    """Returns the host of a `Host` header, without the port and without a trailing dot."""
     if host.startswith("["):
         return host[1:].partition("]")[0]
     return host.partition(":")[0].rstrip(".").lower()
@@ -99,7 +99,7 @@ def _is_address(name: str) -> bool:
 
 
 def _authority_of(origin: str) -> str | None:
-    """Host and port of an `Origin` header; None if it has none, as `null` has."""
+    """Returns the host and port of an `Origin` header; None if it has none, as `null` has."""
     _, separator, authority = origin.partition("://")
     return _without_default_port(authority) if separator else None
 

@@ -1,8 +1,8 @@
-"""Parameters in paths and query strings: parsed strictly; a refusal says what would be right.
+"""Parameters in paths and query strings, parsed strictly; an error message says what is allowed.
 
-Numbers are ASCII digits: no sign but a minus where negative makes sense (it never does), no blanks, no digits of
-other scripts, no `1e3`. A parameter that is not known is ignored, so that newer clients can talk to older brokers; one
-that is given twice contradicts itself.
+Numbers are ASCII digits: no sign (but a minus, which is then out of range), no blanks, no digits of other scripts, no
+`1e3`. An unknown parameter is ignored, so that newer clients can talk to older brokers; a parameter that is given twice
+is an error.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
 def shown(text: str) -> str:
-    """User text for a message: quoted, escaped, cut."""
+    """Returns user text for a message: quoted, escaped and cut."""
     return ascii(text if len(text) <= SHOWN_CHARS_MAX else text[: SHOWN_CHARS_MAX - 3] + "...")
 
 
 def percent_decoded(text: str) -> str:
-    """`text` with its `%xx` resolved. Raises `InvalidRequest` if they are not well-formed UTF-8."""
+    """Returns `text` with its `%xx` escapes decoded. Raises `InvalidRequest` if they are not well-formed UTF-8."""
     if "%" not in text:
         return text
     try:
@@ -54,7 +54,7 @@ def parse_query(raw: str) -> dict[str, str]:
 
 
 def integer(name: str, text: str, *, low: int = 0, high: int = OFFSET_MAX) -> int:
-    """Returns a whole number in [low, high]. Raises `InvalidRequest` if it is none, or outside."""
+    """Returns a whole number in [low, high]. Raises `InvalidRequest` if the text is not one."""
     if not _INTEGER.fullmatch(text):
         raise InvalidRequest(f"{name} must be a whole number from {low} to {high}, not {shown(text)}")
     value = int(text)
@@ -64,18 +64,18 @@ def integer(name: str, text: str, *, low: int = 0, high: int = OFFSET_MAX) -> in
 
 
 def node_number(text: str) -> int:
-    """Returns a broker's node id."""
+    """Returns a broker's node id. Raises `InvalidRequest` if the text is not one."""
     return integer("the broker id", text, high=INT32_MAX)
 
 
 def optional_integer(query: Mapping[str, str], name: str, default: int, *, low: int = 0, high: int = OFFSET_MAX) -> int:
-    """Returns the parameter `name` as a number in [low, high], or `default`."""
+    """Returns the parameter `name` as a number in [low, high], or `default` if it is not given."""
     text = query.get(name)
     return default if text is None else integer(name, text, low=low, high=high)
 
 
 def boolean(query: Mapping[str, str], name: str) -> bool | None:
-    """Returns the parameter `name` as true or false; None if it is not given."""
+    """Returns the parameter `name` as a boolean; None if it is not given."""
     text = query.get(name)
     if text is None:
         return None
@@ -85,7 +85,9 @@ def boolean(query: Mapping[str, str], name: str) -> bool | None:
 
 
 def acks(query: Mapping[str, str]) -> int:
-    """-1 (`all`, the default), 1 or 0. `async=true` is another word for `acks=0`; if both are given they must agree."""
+    """Returns the parameter `acks`: -1 (`all`, the default), 1 or 0. `async=true` means `acks=0`; if both are given
+    they must agree.
+    """
     text = query.get("acks")
     if "async" not in query:
         if text is None or text == "all":
@@ -108,8 +110,7 @@ def _acks(text: str) -> int:
 
 
 def offset(text: str | None) -> int:
-    """Returns the parameter `offset` as a number. Raises `InvalidRequest` if it is missing, or neither a number nor a
-    word for one."""
+    """Returns the parameter `offset` as a number. Raises `InvalidRequest` if it is missing or not a number."""
     if text is None:
         raise InvalidRequest("say where to read from: offset=NUMBER, offset=earliest or offset=latest")
     if not _INTEGER.fullmatch(text):

@@ -17,7 +17,7 @@ from tidelog.model.ids import NodeId
 
 
 class PartitionV3(PartitionResource, frozen=True):
-    """A partition; `leader` links to the leader's replica, and is left out where there is none."""
+    """A partition; `leader` links to the leader's replica, and is left out if there is none."""
 
     replicas: Related
     reassignment: Related
@@ -43,7 +43,7 @@ class ReplicaV3(PartitionResource, frozen=True):
 
 
 async def list_partitions(context: Context, call: Call) -> web.StreamResponse:
-    """A topic's partitions."""
+    """Lists the partitions of a topic."""
     links = Links(context, call)
     topic = context.face.cluster.topic(call.topic_name())
     data = [_partition(links, topic, partition) for partition in topic.partitions]
@@ -51,14 +51,14 @@ async def list_partitions(context: Context, call: Call) -> web.StreamResponse:
 
 
 async def get_partition(context: Context, call: Call) -> web.StreamResponse:
-    """A partition."""
+    """Returns a partition."""
     links = Links(context, call)
     topic = context.face.cluster.topic(call.topic_name())
     return json_answer(_partition(links, topic, partition_of(topic, call)))
 
 
 async def get_offset(context: Context, call: Call) -> web.StreamResponse:
-    """The readable range of a partition."""
+    """Returns the earliest offset and the high watermark of a partition."""
     links = Links(context, call)
     offset_type = call.query.get("offset_type", "earliest_and_latest")
     if offset_type != "earliest_and_latest":
@@ -77,7 +77,7 @@ async def get_offset(context: Context, call: Call) -> web.StreamResponse:
 
 
 async def list_replicas(context: Context, call: Call) -> web.StreamResponse:
-    """A partition's replicas."""
+    """Lists the replicas of a partition."""
     links = Links(context, call)
     topic = context.face.cluster.topic(call.topic_name())
     partition = partition_of(topic, call)
@@ -88,13 +88,14 @@ async def list_replicas(context: Context, call: Call) -> web.StreamResponse:
 
 
 async def get_replica(context: Context, call: Call) -> web.StreamResponse:
-    """Shows a replica of a partition."""
+    """Returns a replica of a partition."""
     return json_answer(replica_shown(Links(context, call), *replica_of(context, call)))
 
 
 def replica_of(context: Context, call: Call) -> tuple[Topic, PartitionInfo, NodeId]:
-    """Returns the replica of the path. Raises `UnknownTopic`, `UnknownPartition`, or `NotFound` if there is none
-    there."""
+    """Returns the topic, partition and broker of the path. Raises `UnknownTopic`, `UnknownPartition`, or `NotFound` if
+    the broker has no replica.
+    """
     topic = context.face.cluster.topic(call.topic_name())
     partition = partition_of(topic, call)
     node_id = NodeId(params.node_number(call.path["broker_id"]))
@@ -104,7 +105,7 @@ def replica_of(context: Context, call: Call) -> tuple[Topic, PartitionInfo, Node
 
 
 def replica_shown(links: Links, topic: Topic, partition: PartitionInfo, node_id: NodeId) -> ReplicaV3:
-    """Returns a replica as a resource."""
+    """Returns a replica as a REST v3 resource."""
     return ReplicaV3(
         *links.resource("KafkaReplica", "topics", topic.name, "partitions", partition.partition, "replicas", node_id),
         topic.name,

@@ -1,7 +1,7 @@
-"""The common part of all requests that produce records as JSON: placing records, batching, appending, and the outcome.
+"""The common part of all requests that produce JSON records: choosing partitions, batching, appending, and results.
 
-One request makes one record batch per partition, appended whole or not at all. Records are placed by their partition,
-else by their key (murmur2 of the stored bytes, as Kafka's clients), else all together on one partition.
+One request makes one record batch per partition, appended whole or not at all. Records go to their own partition, else
+to that of their key (murmur2 of the stored bytes, as in Kafka's clients), else all together to one partition.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from tidelog.model.records import Record
 from tidelog.model.steps import Meter, Steps
 
 KEY_COST = 4
-"""A byte of a key costs as much as so many of a value: it is hashed, at 50 us/KiB."""
+"""Cost of a key's byte in bytes of a value: a key is hashed, at 50 us/KiB."""
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """On what terms a request is produced: acknowledgement, deadline, identity."""
+    """The acknowledgement level, deadline and idempotency key of a produce request."""
 
     acks: int
     deadline_s: float
@@ -45,7 +45,7 @@ class Terms:
 
 
 def check_record(limits: Limits, record: Record) -> None:
-    """Raises `UnprocessableBody` if key or headers are over their bounds; values are bounded by `max.message.bytes`."""
+    """Raises `UnprocessableBody` if the key or headers are too large; the value is bounded by `max.message.bytes`."""
     if record.key is not None and len(record.key) > limits.key_bytes_max:
         raise UnprocessableBody(f"a key of {len(record.key)} bytes: at most {limits.key_bytes_max} are allowed")
     if not record.headers:
@@ -67,25 +67,26 @@ def check_partition(topic: Topic, partition: int) -> None:
 
 
 def stored_bytes_max(record: Record) -> int:
-    """Returns a bound on what a record takes in a batch without compression: each number in front of a part is a varint
-    of at most five bytes, the timestamp's of ten."""
+    """Returns an upper bound of a record's size in an uncompressed batch: each length is a varint of at most five
+    bytes, the timestamp of ten.
+    """
     size = 35 + len(record.key or b"") + len(record.value or b"")
     return size + sum(10 + len(name.encode()) + len(value or b"") for name, value in record.headers)
 
 
 class Slot(NamedTuple):
-    """A record's target: its partition, and its number in the batch that goes there."""
+    """A record's place: its partition, and its index in the batch for that partition."""
 
     partition: int
     number: int
 
     def offset(self, receipt: ProduceReceipt) -> int | None:
-        """Returns the record's offset; None if that is not known (acks=0, or an old repeat)."""
+        """Returns the record's offset; None if it is not known (acks=0, or a duplicate that is not remembered)."""
         return None if receipt.base_offset is None else receipt.base_offset + self.number
 
 
 class Placer:
-    """Chooses partitions for the records of one request."""
+    """Chooses the partitions for the records of one request."""
 
     def __init__(self, context: Context, topic: Topic, keyed: KeyedRequest | None = None) -> None:
         self._context = context
@@ -94,7 +95,9 @@ class Placer:
         self._unkeyed: int | None = None
 
     def partition_of(self, key: bytes | None, partition: int | None) -> int:
-        """Returns the partition of a record, checked. Raises `UnknownPartition` if the one it names does not exist."""
+        """Returns the partition of a record. Raises `UnknownPartition` if the partition that it names does not
+        exist.
+        """
         if partition is not None:
             check_partition(self._topic, partition)
             return partition
@@ -110,7 +113,7 @@ class Placer:
 
 
 class Grouping:
-    """The records of one request, by partition, in their order."""
+    """The records of one request, grouped by partition, in their order."""
 
     def __init__(self, context: Context, topic: Topic, keyed: KeyedRequest | None) -> None:
         self._context = context
@@ -120,12 +123,13 @@ class Grouping:
         self._meter = Meter()
 
     def is_slice_over(self, key_bytes: int, value_bytes: int) -> bool:
-        """Returns True if others should have their turn after a record of this size was added. Hashing a key takes
-        longest."""
+        """Returns True if, after a record of this size was added, other requests should have their turn on the event
+        loop.
+        """
         return self._meter.is_over(1, KEY_COST * key_bytes + value_bytes)
 
     def add(self, record: Record, partition: int | None) -> Slot:
-        """Takes a record in. `UnprocessableBody` or `UnknownPartition` if that is not possible."""
+        """Adds a record and returns its place. Raises `UnprocessableBody` or `UnknownPartition`."""
         check_record(self._context.limits, record)
         number = self._placer.partition_of(record.key, partition)
         group = self._groups.setdefault(number, [])
@@ -133,7 +137,7 @@ class Grouping:
         return Slot(number, len(group) - 1)
 
     def batches(self) -> Steps[dict[int, list[RecordBatch]]]:
-        """Returns a batch for each partition that has records. Raises `TooLarge` if any is over its bound."""
+        """Returns a batch for each partition that has records. Raises `TooLarge` if one exceeds `max.message.bytes`."""
         config = config_of(self._context, self._topic)
         batches: dict[int, list[RecordBatch]] = {}
         for number, group in self._groups.items():
@@ -144,8 +148,9 @@ class Grouping:
 
 
 def batch_of(config: TopicConfig, records: list[Record]) -> Steps[RecordBatch]:
-    """Returns the records as one batch, in the topic's codec. Raises `TooLarge` if it is over the topic's
-    `max.message.bytes`."""
+    """Returns the records as one batch, compressed with the topic's codec. Raises `TooLarge` if it exceeds the topic's
+    `max.message.bytes`.
+    """
     codec = config.compression_type
     compression = Compression.NONE if codec == "producer" else Compression.from_name(codec)
     data = yield from encode_steps(records, compression)
@@ -158,7 +163,9 @@ def batch_of(config: TopicConfig, records: list[Record]) -> Steps[RecordBatch]:
 
 
 def config_of(context: Context, topic: Topic) -> TopicConfig:
-    """Returns the settings in force for a topic; those of an open partition, where they need no working out."""
+    """Returns the settings in force for a topic, from a handle of one of its partitions if possible, since that has
+    them computed.
+    """
     for info in topic.partitions:
         partition = _partition(context, topic, info.partition)
         if not isinstance(partition, LeaderNotAvailable):
@@ -167,8 +174,9 @@ def config_of(context: Context, topic: Topic) -> TopicConfig:
 
 
 async def refuse_other_content(context: Context, topic: Topic, keyed: KeyedRequest | None) -> None:
-    """Raises `IdempotencyKeyReused` if any partition of the topic knows the key with other content: the new content may
-    go to other partitions than the old, which would not notice. A partition that cannot be asked now is not."""
+    """Raises `IdempotencyKeyReused` if any partition of the topic knows the key with other content. The other content
+    may have gone to other partitions, so all are asked; partitions whose leader cannot be asked are skipped.
+    """
     if keyed is None:
         return
     partitions = [_partition(context, topic, info.partition) for info in topic.partitions]
@@ -181,9 +189,9 @@ async def refuse_other_content(context: Context, topic: Topic, keyed: KeyedReque
 async def append(
     context: Context, topic: Topic, batches: dict[int, list[RecordBatch]], terms: Terms
 ) -> dict[int, ProduceReceipt | TidelogError]:
-    """Appends the batches to their partitions; partitions succeed and fail one by one.
+    """Appends the batches to their partitions, each of which succeeds or fails by itself.
 
-    Errors that come from the request as a whole (no such topic) are raised, before anything is appended.
+    Raises errors of the request as a whole, such as an unknown topic, before anything is appended.
     """
     partitions = {number: _partition(context, topic, number) for number in batches}
     appends = [_append_one(partition, batches[number], terms) for number, partition in partitions.items()]
@@ -192,7 +200,7 @@ async def append(
 
 
 def common_error(outcomes: Sequence[object]) -> TidelogError | None:
-    """Returns the error, if everything failed, and alike."""
+    """Returns the error if all outcomes are errors with the same code, else None."""
     first = outcomes[0]
     if isinstance(first, TidelogError) and all(
         isinstance(outcome, TidelogError) and outcome.code == first.code for outcome in outcomes

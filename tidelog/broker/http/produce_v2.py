@@ -1,7 +1,7 @@
 """POST /topics/{topic} and POST /topics/{topic}/partitions/{partition}: records in one JSON document (REST v2).
 
-Follows Confluent's REST Proxy, with Strimzi's `headers` and `timestamp` on records, and receipts that say what was
-guaranteed: leader epoch, the brokers that hold the records, and how durably.
+Follows Confluent's REST Proxy, with Strimzi's `headers` and `timestamp` on records, and receipts with the leader epoch,
+the brokers that hold the records, and the durability.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _TEXT: Final = json_decoder(TextRecords)
 
 
 class OffsetReceipt(Struct, frozen=True):
-    """The outcome of each record, in the request's order; `error_code` is null for a success."""
+    """The result of one record; `error_code` is null for a success."""
 
     partition: int
     offset: int | None
@@ -66,7 +66,7 @@ class OffsetReceipt(Struct, frozen=True):
 
 
 class ProducedV2(Struct, frozen=True):
-    """The answer to a v2 produce request."""
+    """The answer to a v2 produce request, with a result for each record in the order of the request."""
 
     offsets: list[OffsetReceipt]
     key_schema_id: int | None = None
@@ -107,7 +107,9 @@ async def _produce(context: Context, call: Call, partition: int | None) -> web.S
 def _batches(
     context: Context, grouping: Grouping, body: bytearray, embedded: Embedded, partition: int | None
 ) -> Steps[tuple[list[Slot], dict[int, list[RecordBatch]]]]:
-    """Makes of a body batches, and says where its records are in them. Raises what is wrong with any of them."""
+    """Returns the batches for the records of a body, and each record's place in them. Raises the first error of any
+    record.
+    """
     records = yield from decode_records(body, embedded)
     if not 0 < len(records) <= context.limits.entries_max:
         raise UnprocessableBody(f"{len(records)} records: send 1 to {context.limits.entries_max}")
@@ -124,7 +126,7 @@ def _batches(
 def decode_records(
     body: bytearray, embedded: Embedded
 ) -> Steps[list[BinaryRecord] | list[JsonRecord] | list[TextRecord]]:
-    """Returns the records of a v2 body. Raises `InvalidRequest` if it is not one."""
+    """Returns the records of a v2 body. Raises `InvalidRequest` if it is malformed."""
     match embedded:
         case Embedded.JSON:
             return (yield from decode_items(_JSON, "records", JsonRecord, body))

@@ -1,7 +1,7 @@
-"""POST .../topics/{topic}/records:batch: up to 10,000 records in one document, and a receipt for each (REST v3).
+"""POST .../topics/{topic}/records:batch: up to 10,000 records in one document, with a receipt for each (REST v3).
 
-An entry whose data is not of its type fails alone; the others make one batch per partition. The answer is 207 with
-`successes` and `failures`, which name the entries by their ids.
+An entry whose data do not match their type fails alone; the others make one batch per partition. The answer is 207 with
+`successes` and `failures`, in which entries are named by their ids.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ENTRIES: Final = json_decoder(EntriesV3)
 
 
 class BatchReceiptV3(Struct, frozen=True):
-    """The outcomes of all entries, each list in the order of the request."""
+    """The results of all entries, each list in the order of the request."""
 
     successes: list[ReceiptV3]
     failures: list[FailureV3]
@@ -81,7 +81,9 @@ def _size(data: DataV3 | None) -> int:
 def _batches(
     context: Context, grouping: Grouping, body: bytearray
 ) -> Steps[tuple[list[_Grouped], list[FailureV3], dict[int, list[RecordBatch]]]]:
-    """Puts each entry of a body into its group, or among the failures, and makes a batch of each group."""
+    """Adds each valid entry of a body to the batch of its partition, and the others to the failures. Returns the valid
+    entries, the failures and the batches.
+    """
     entries = _checked(context, (yield from decode_items(_ENTRIES, "entries", EntryV3, body)))
     now_ms = context.face.clock.wall_ms()
     grouped: list[_Grouped] = []
@@ -98,8 +100,9 @@ def _batches(
 
 
 def _checked(context: Context, entries: list[EntryV3]) -> list[EntryV3]:
-    """Returns the entries, if they are neither too few nor too many and their ids can name them. Raises
-    `UnprocessableBody` if not."""
+    """Returns the entries. Raises `UnprocessableBody` if there are too few or too many, or their ids are not unique or
+    too long.
+    """
     if not 0 < len(entries) <= context.limits.entries_max:
         raise UnprocessableBody(f"{len(entries)} entries: send 1 to {context.limits.entries_max}")
     ids: dict[str, None] = {}

@@ -1,6 +1,7 @@
-"""REST v3: quotas, the shares of users, client ids and addresses. Confluent's REST has no such routes.
+"""REST v3: quotas of users, client ids and addresses. Not in Confluent's REST Proxy.
 
-`<default>` in the place of a name stands for all that have no quota of their own; a null rate takes one back.
+`<default>` in place of a name stands for all users, client ids or addresses without a quota of their own; a null rate
+removes one.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from tidelog.model.quotas import Entity, Quota
 
 
 class QuotaV3(Resource, frozen=True):
-    """The rates per second of one entity; of `user`, `client_id` and `address`, those that it does not name are
-    null."""
+    """The rates per second of one entity, which is named by `user`, `client_id` and `address`; those that do not apply
+    are null.
+    """
 
     user: str | None
     client_id: str | None
@@ -30,7 +32,7 @@ class QuotaV3(Resource, frozen=True):
 
 
 class QuotaAsked(Body):
-    """New rates of one entity."""
+    """New rates of one entity; a null rate removes it."""
 
     rates: dict[str, float | None]
     user: str | None = None
@@ -49,14 +51,14 @@ _ASKED: Final = json_decoder(QuotasAsked)
 
 
 async def list_quotas(context: Context, call: Call) -> web.StreamResponse:
-    """All quotas."""
+    """Lists the quotas."""
     links = Links(context, call)
     shown = [_shown(links, quota) for quota in context.face.cluster.image.quotas]
     return json_answer(links.list_of("TidelogQuota", shown, "quotas"))
 
 
 async def alter_quotas(context: Context, call: Call) -> web.StreamResponse:
-    """Gives entities rates, or takes them back. Asking again does no harm."""
+    """Sets or removes rates of entities, all or none. May be repeated."""
     Links(context, call)
     body = await read_json(context, call, _ASKED)
     changes = [QuotaChange(change.rates, change.user, change.client_id, change.address) for change in body.data]

@@ -1,4 +1,4 @@
-"""The common part of all reads of a partition: which replica answers, waiting for data, positions in headers."""
+"""The common part of all reads of a partition: choice of the replica, wait for data, position headers."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from tidelog.model.lost_ranges import LOST_HEADER, LostRange, format_lost
 
 
 def readable_partition(context: Context, call: Call) -> ReadHandle:
-    """Returns the partition of the path, at the replica that the client wants.
+    """Returns the partition of the path, at the replica that the client requests.
 
-    `replica=local` wants the addressed broker's own copy, and gets `NotAReplica` (404) if it is to hold none;
-    `replica=any` wants that copy, else the leader's; without it the leader answers.
+    `replica=local` is the addressed broker's own replica, or the error `NotAReplica` (404) if it has none;
+    `replica=any` is that replica, else the leader's; without it the leader answers.
     """
     replica = call.query.get("replica")
     if replica not in (None, "local", "any"):
@@ -41,7 +41,7 @@ def readable_partition(context: Context, call: Call) -> ReadHandle:
 
 
 def _require_copy(node_id: int, topic: str, info: PartitionInfo) -> None:
-    """Raises the reason why a broker has no copy to show; a leader answers for itself."""
+    """Raises `NotAReplica` or `LeaderNotAvailable` if the broker has no replica to read, unless it is the leader."""
     name = f"{topic}-{info.partition}"
     if node_id not in info.replicas:
         raise NotAReplica(f"broker {node_id} holds no copy of {name}; see its replicas")
@@ -50,8 +50,9 @@ def _require_copy(node_id: int, topic: str, info: PartitionInfo) -> None:
 
 
 async def start_offset(partition: ReadHandle, query: Mapping[str, str]) -> int:
-    """Returns the parameter `offset`: a number, `earliest` or `latest`. Raises `InvalidRequest` if it is missing or
-    neither."""
+    """Returns the offset that the parameter `offset` names: a number, `earliest` or `latest`. Raises `InvalidRequest`
+    if it is missing or neither.
+    """
     text = query.get("offset")
     if text == "earliest":
         return (await partition.extent()).log_start_offset
@@ -63,15 +64,15 @@ async def start_offset(partition: ReadHandle, query: Mapping[str, str]) -> int:
 async def wait_for_data(
     context: Context, partition: ReadHandle, offset: int, bytes_min: int, deadline_s: float
 ) -> None:
-    """Returns when `bytes_min` bytes are readable from `offset` on, at the deadline, or when the broker shuts down."""
+    """Waits until `bytes_min` bytes are readable from `offset` on, the deadline passes, or the broker shuts down."""
     async with context.admission.waits.until(deadline_s):
         wait = partition.wait_for_data(offset, bytes_min=bytes_min, deadline_s=deadline_s)
         await context.timed(context.stages.fetch_wait, wait)
 
 
 def position_headers(call: Call, fetched: FetchedBatches) -> dict[str, str]:
-    """Returns the headers of a read: the log's start, its end and its high watermark at that moment; the ranges that
-    were given up and are passed by it; and the replica that was read, if the client chose one.
+    """Returns the headers of a read: the log's start and end and its high watermark; accepted losses that it skips; and
+    the node id of the replica, if the client chose one.
     """
     headers = {
         "Tidelog-High-Watermark": str(fetched.high_watermark),

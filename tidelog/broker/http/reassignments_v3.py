@@ -1,9 +1,9 @@
-"""REST v3: replicas that move. What moves is shown as Confluent's proxy shows it; beginning a move, calling it off,
-evening out the load and electing leaders are ours.
+"""REST v3: partition reassignments. Their listing is Confluent's; beginning and cancelling one, rebalancing and leader
+elections are additions.
 
-A move is begun when its request is answered, and over when the partition is no longer listed. Its state is in the
-metadata, so it goes on whoever is the controller, and any broker can be asked about it. One throttle holds for all
-moves of the cluster: a request that names one sets it (0 takes it off), and it ends with the last move.
+A reassignment has begun when its request is answered, and is over when the partition is no longer listed. Its state is
+in the metadata, so it goes on under any controller, and any broker can be asked about it. One throttle applies to all
+reassignments of the cluster: a request that names one sets it (0 removes it), and it ends with the last reassignment.
 """
 
 from __future__ import annotations
@@ -28,8 +28,10 @@ from tidelog.model.names import check_topic_name
 
 
 class ReassignmentV3(PartitionResource, frozen=True):
-    """A partition whose replicas move. `target_replicas` are those it will have; `isr` tells how far it is: the move is
-    over when all targets are in it. `throttle_bytes_per_s` holds for all moves, on each broker; null without one."""
+    """A partition whose replicas are reassigned. `target_replicas` are the future ones; `isr` shows the progress: the
+    reassignment is over when all targets are in it. `throttle_bytes_per_s` applies to all reassignments, on each
+    broker; null without one.
+    """
 
     adding_replicas: list[int]
     removing_replicas: list[int]
@@ -40,7 +42,7 @@ class ReassignmentV3(PartitionResource, frozen=True):
 
 
 class MoveAsked(Body):
-    """The replicas that a partition is to have, the preferred leader first."""
+    """The requested replicas of a partition, the preferred leader first."""
 
     topic_name: str
     partition_id: PartitionNumber
@@ -48,14 +50,14 @@ class MoveAsked(Body):
 
 
 class MovesAsked(Body):
-    """The body that begins moves; all of them, or none."""
+    """The body that begins reassignments, all or none."""
 
     data: list[MoveAsked]
     throttle_bytes_per_s: ByteRate | None = None
 
 
 class RebalanceAsked(Body):
-    """The body of a rebalance: `leaving` are brokers that shall hold nothing any more."""
+    """The body of a rebalance: `leaving` are brokers that shall have no replicas any more."""
 
     leaving: list[NodeNumber] | None = None
     validate_only: bool = False
@@ -63,7 +65,7 @@ class RebalanceAsked(Body):
 
 
 class MovePlanned(Struct, frozen=True):
-    """A partition that begins to move, or would."""
+    """A reassignment of one partition that begins, or with `validate_only` would begin."""
 
     topic_name: str
     partition_id: int
@@ -71,7 +73,7 @@ class MovePlanned(Struct, frozen=True):
 
 
 class Planned(Struct, frozen=True):
-    """The moves that a rebalance begins; none if the load is even."""
+    """The reassignments that a rebalance begins; none if the load is even."""
 
     data: list[MovePlanned]
 
@@ -84,14 +86,14 @@ class PartitionAsked(Body):
 
 
 class ElectionAsked(Body):
-    """The body of an election; without `data`, of all partitions."""
+    """The body of an election; without `data`, for all partitions."""
 
     election_type: ElectionType = ElectionType.PREFERRED
     data: list[PartitionAsked] | None = None
 
 
 class ElectionShown(Struct, frozen=True):
-    """The outcome of the election of one partition: `none` is success, as in Kafka's error codes."""
+    """The result of the election of one partition: `none` is success, as in Kafka's error codes."""
 
     topic_name: str
     partition_id: int
@@ -100,9 +102,7 @@ class ElectionShown(Struct, frozen=True):
 
 
 class ElectionsShown(Struct, frozen=True):
-    """The outcome for each partition that was named; if all were asked for, only of those that have another
-    leader now.
-    """
+    """The result for each named partition; if none was named, only for those whose leader has changed."""
 
     data: list[ElectionShown]
 
@@ -117,21 +117,21 @@ _ELECTION: Final = json_decoder(ElectionAsked)
 
 
 async def list_all(context: Context, call: Call) -> web.StreamResponse:
-    """All partitions whose replicas move."""
+    """Lists all partitions whose replicas are reassigned."""
     links = Links(context, call)
     topics = context.face.cluster.image.topics
     return json_answer(_shown(links, [topics[name] for name in context.visible(call, "Topic", sorted(topics))], "-"))
 
 
 async def list_of_topic(context: Context, call: Call) -> web.StreamResponse:
-    """A topic's partitions whose replicas move."""
+    """Lists the partitions of a topic whose replicas are reassigned."""
     links = Links(context, call)
     topic = context.face.cluster.topic(call.topic_name())
     return json_answer(_shown(links, [topic], topic.name))
 
 
 async def get_one(context: Context, call: Call) -> web.StreamResponse:
-    """How a partition's replicas move. `NotFound` if they do not."""
+    """Returns the reassignment of a partition; 404 if there is none."""
     links = Links(context, call)
     topic = context.face.cluster.topic(call.topic_name())
     info = partition_of(topic, call)
@@ -164,7 +164,7 @@ def _reassignment(links: Links, topic: Topic, info: PartitionInfo) -> Reassignme
 
 
 async def begin(context: Context, call: Call) -> web.StreamResponse:
-    """Begins to move replicas: all that is asked for, or nothing."""
+    """Begins to reassign replicas, all or none."""
     Links(context, call)
     body = await read_json(context, call, _MOVES)
     moves = [
@@ -178,7 +178,7 @@ async def begin(context: Context, call: Call) -> web.StreamResponse:
 
 
 async def call_off_all(context: Context, call: Call) -> web.StreamResponse:
-    """Calls off all moves: replicas stay where they were."""
+    """Cancels all reassignments: replicas stay where they were."""
     Links(context, call)
     topics = context.face.cluster.image.topics.values()
     await _call_off(context, call, [(topic, info) for topic in topics for info in topic.partitions if info.is_moving])
@@ -186,7 +186,7 @@ async def call_off_all(context: Context, call: Call) -> web.StreamResponse:
 
 
 async def call_off_one(context: Context, call: Call) -> web.StreamResponse:
-    """Calls off one partition's move; without effect if there is none."""
+    """Cancels one partition's reassignment; without effect if there is none."""
     Links(context, call)
     topic = context.face.cluster.topic(call.topic_name())
     await _call_off(context, call, [(topic, partition_of(topic, call))])
@@ -200,7 +200,7 @@ async def _call_off(context: Context, call: Call, moving: Sequence[tuple[Topic, 
 
 
 async def rebalance(context: Context, call: Call) -> web.StreamResponse:
-    """Begins to spread all replicas evenly, none on brokers that leave; `validate_only` only shows what would move."""
+    """Begins to spread all replicas evenly, none on `leaving` brokers; `validate_only` only shows the moves."""
     Links(context, call)
     body = await read_json(context, call, _REBALANCE)
     call.subject = "validate only" if body.validate_only else f"leaving {list(body.leaving or ())}"
@@ -216,9 +216,11 @@ async def rebalance(context: Context, call: Call) -> web.StreamResponse:
 
 
 async def elect(context: Context, call: Call) -> web.StreamResponse:
-    """Has preferred replicas lead where they are in sync; or any live one, where nobody can lead (`unclean`).
+    """Elects the preferred replicas where they are in sync, or (`unclean`) any live one where none can lead.
 
-    An unclean election is kept with all that was given up (`losses`); to give up `votes` asks the replicas first."""
+    An unclean election is recorded with the accepted losses (`losses`). Giving up `votes` there is the alternative that
+    asks the replicas first.
+    """
     Links(context, call)
     body = await read_json(context, call, _ELECTION)
     partitions = None
@@ -241,7 +243,7 @@ async def elect(context: Context, call: Call) -> web.StreamResponse:
 
 
 def _names(context: Context) -> dict[str, str]:
-    """Returns the names of all topics, by topic id."""
+    """Returns the names of all topics by topic id."""
     return {topic.topic_id: topic.name for topic in context.face.cluster.image.topics.values()}
 
 

@@ -1,8 +1,8 @@
-"""The edge of a broker that keeps an audit log: the same, and what is refused or changed has its line.
+"""The edge of a broker that keeps an audit log: it serves requests as `Edge` does, and records denials and changes.
 
-A denial is an answer 401, 403, 421 or 429. A change is whatever a route that may change the cluster answers, failures
-included; if its client is gone before the answer, that is what the line says. Each request has an id, the client's
-`X-Request-Id` if that is fit to be one, which is told with the answer.
+A denial is an answer 401, 403, 421 or 429. A change is any answer of a route that may change the cluster, failures
+included; if the client has disconnected before the answer, its line says that. Each request has an id, the client's
+`X-Request-Id` if it is well-formed, which is also a header of the answer.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ UNCHANGING: Final = frozenset(
         Operation.IDEMPOTENT_WRITE,
     }
 )
-"""Operations that change nothing but records and the offsets of groups."""
+"""Operations that change nothing but records and committed offsets, and so are not recorded as changes."""
 _CALL: Final = web.RequestKey("tidelog.call", tuple[Route, Call])
 
 
 class RecordedEdge(Edge):
-    """Runs the handlers of one listener, and tells the audit log."""
+    """Serves the requests of one listener, and records denials and changes in the audit log."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class RecordedEdge(Edge):
         self._listener = listener
 
     async def serve(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Serves as `Edge` does."""
+        """Serves a request as `Edge.serve`, and records a denial or change."""
         try:
             response = await super().serve(request)
         except BaseException:
@@ -116,7 +116,7 @@ def is_change(route: Route) -> bool:
 
 
 def _reason(call: Call, error: TidelogError | None, status: int) -> str:
-    """Says why, in words of which there are few, so that denials alike are counted together."""
+    """Returns the reason for the audit log, from a small set of texts, so that equal denials are counted together."""
     if call.refused is not None:
         return REFUSALS[NotAuthorized.code]
     if error is None:

@@ -1,8 +1,8 @@
-"""GET /topics/{topic}/partitions/{partition}/records: a read that needs no consumer instance and leaves no state.
+"""GET /topics/{topic}/partitions/{partition}/records: a read that needs no consumer instance and keeps no state.
 
-Redpanda's path, with a start by timestamp, a wait, and Kafka's rule that a read returns at least one record if there
-is one, however small `max_bytes` is. This is the one read that opens batches, so it is bounded in what it opens:
-`max_bytes` at most 8 MiB, each batch's decompressed size and a single record's too; and it is done in slices.
+The path is Redpanda's; additions are a start by timestamp, a wait, and Kafka's rule that a read returns at least one
+record if there is one, however small `max_bytes` is. This read opens batches, so its work is bounded: `max_bytes` is at
+most 8 MiB, and each batch's decompressed size and each record's size are bounded too; it is done in slices.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tidelog.model.errors import FormatMismatch, InvalidRequest
 
 
 async def get_records(context: Context, call: Call) -> web.StreamResponse:
-    """Records of a partition; nothing about the reader is kept."""
+    """Returns records of a partition, without keeping state for the reader."""
     embedded = embedded_wanted(call.request)
     partition = readable_partition(context, call)
     query = call.query
@@ -51,8 +51,9 @@ async def get_records(context: Context, call: Call) -> web.StreamResponse:
 
 
 async def _find_start(context: Context, call: Call, partition: ReadHandle, wait_s: float) -> int:
-    """Returns the offset to read from. A timestamp that no record has reached yet stands for the end of the log, and is
-    looked up again after a wait."""
+    """Returns the offset to read from. For a timestamp without such a record it is the high watermark, after another
+    look-up at the end of the wait.
+    """
     query = call.query
     if "offset" in query:
         return await start_offset(partition, query)

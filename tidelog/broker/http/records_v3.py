@@ -1,4 +1,4 @@
-"""A record object of REST v3: from JSON to a stored record, and the receipt with its outcome."""
+"""A record object of REST v3: its conversion to a stored record, and its receipt."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class SizeV3(Struct, frozen=True):
 
 
 class ReceiptV3(Struct, frozen=True, omit_defaults=True):
-    """The receipt of a record; `error_code` is 200, and `id` is there if the record had one."""
+    """The receipt of a record; `error_code` is 200, and `id` is present if the record had one."""
 
     error_code: int
     cluster_id: str
@@ -46,7 +46,9 @@ class ReceiptV3(Struct, frozen=True, omit_defaults=True):
 
 
 class FailureV3(Struct, frozen=True, omit_defaults=True):
-    """Why a record was not appended, or may not have been (504xx); `id` is there if the record had one."""
+    """The error of a record that was not appended, or for 504xx may have been; `id` is present if the record had
+    one.
+    """
 
     error_code: int
     message: str
@@ -54,8 +56,9 @@ class FailureV3(Struct, frozen=True, omit_defaults=True):
 
 
 def record_of(sent: RecordV3, now_ms: int) -> Record:
-    """Returns the record as it will be stored. Raises `InvalidRequest` for an unknown type, or data that is not of its
-    type."""
+    """Returns the record to store. Raises `InvalidRequest` for an unknown type, or data that do not match their
+    type.
+    """
     timestamp_ms = now_ms if sent.timestamp is None else milliseconds(sent.timestamp)
     headers = tuple((header.name, header.value) for header in sent.headers) if sent.headers else ()
     return Record(timestamp_ms, _stored(sent.key, "key"), _stored(sent.value, "value"), headers)
@@ -64,7 +67,7 @@ def record_of(sent: RecordV3, now_ms: int) -> Record:
 def receipt_of(
     cluster_id: str, topic: str, sent: RecordV3, record: Record, slot: Slot, produced: ProduceReceipt
 ) -> ReceiptV3:
-    """Returns the receipt of a record that was `sent`, stored as `record` at its `slot`."""
+    """Returns the receipt of the record `sent`, which was stored as `record` at the place `slot`."""
     timestamp_ms = record.timestamp_ms if produced.log_append_time_ms is None else produced.log_append_time_ms
     return ReceiptV3(
         OK,

@@ -1,7 +1,7 @@
-"""Connections at rest: whoever has connected and asks nothing gives way when places are short.
+"""Connections at rest: idle connections that are closed for new ones when places are short.
 
-A connection that is silent for long enough since its last request, or since it was made, may be closed for a new one.
-So a crowd of idle clients keeps nobody out, and a client that works is not cut.
+A connection that is silent for long enough since its last request, or since it was opened, may be closed for a new one.
+So a crowd of idle clients keeps nobody out, and a client that works is not cut off.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tidelog.broker.face.admission import ConnectionCount
 from tidelog.broker.http.limits import Limits
 
 LOOKED_AT_MAX: Final = 64
-"""The most connections that are looked at in one search for a silent one, longest silence first."""
+"""Maximum number of connections examined in one search for an idle one, longest silence first."""
 
 
 class Silent(Protocol):
@@ -27,7 +27,7 @@ class Silent(Protocol):
 
     @property
     def is_busy(self) -> bool:
-        """True while a request is under way, or waits for its turn."""
+        """True while a request is being served or waits to be served."""
         ...
 
     def give_way(self) -> None:
@@ -36,7 +36,7 @@ class Silent(Protocol):
 
 
 class Resting:
-    """The connections of a listener, those that were silent for longest first."""
+    """The connections of a listener, longest silence first."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -46,7 +46,7 @@ class Resting:
         self._silent_since: OrderedDict[Silent, float] = OrderedDict()
         self._waiter: asyncio.Future[None] | None = None
         self.is_draining = False
-        """True once the listener stops: each request is then the last one on its connection."""
+        """True once the listener stops, so that each request is the last one on its connection."""
 
     @property
     def is_empty(self) -> bool:
@@ -54,12 +54,12 @@ class Resting:
         return not self._silent_since
 
     def heard(self, connection: Silent, now_s: float) -> None:
-        """Notes the time at which a connection was made, or received something."""
+        """Records that a connection was opened, or received something, at `now_s`."""
         self._silent_since[connection] = now_s
         self._silent_since.move_to_end(connection)
 
     def heard_again(self, connection: Silent, now_s: float) -> None:
-        """Notes the time at which a connection has ceased to be busy, unless it was closed meanwhile."""
+        """Records that a connection has ceased to be busy at `now_s`, unless it was closed meanwhile."""
         if connection in self._silent_since:
             self.heard(connection, now_s)
 
@@ -76,9 +76,9 @@ class Resting:
         await self._waiter
 
     def close_one(self, now_s: float, *, probe: bool, address: str | None = None) -> None:
-        """Closes a connection that has been silent for long enough, if there is one, to free its place. `probe` says
-        whether to look among the connections of probes or among the others; with `address`, only connections from there
-        are closed."""
+        """Closes one connection that has been silent for long enough, if there is one. `probe` selects the connections
+        of probes (health checks) or the others; with `address`, only connections from there are closed.
+        """
         silent = (item for item in self._silent_since.items() if address in (None, item[0].address))
         for connection, since_s in [*islice(silent, LOOKED_AT_MAX)]:
             rest_s = self._limits.rested_s if connection.has_asked else self._limits.fresh_s

@@ -1,4 +1,6 @@
-"""Entries of the route table: method and path, operation, resource, and the types of request and answer."""
+"""Entries of the route table: method and path, authorization (operation and resource), and the types of request and
+answer.
+"""
 
 from __future__ import annotations
 
@@ -18,41 +20,47 @@ Handler = Callable[[Context, Call], Awaitable[web.StreamResponse]]
 
 
 def cluster_resource(_path: Mapping[str, str]) -> Resource:
-    """Returns the cluster as a whole."""
+    """Returns the cluster as the resource to authorize."""
     return Resource("Cluster", "kafka-cluster")
 
 
 def topic_resource(path: Mapping[str, str]) -> Resource:
-    """Returns the topic of the path."""
+    """Returns the topic of the path as the resource to authorize."""
     return Resource("Topic", path["topic"])
 
 
 def any_topic_resource(_path: Mapping[str, str]) -> Resource:
-    """Topics that the path does not name: each one has to be judged, and a list is filtered."""
+    """Returns the resource of all topics, for a path that names none: the handler authorizes each topic, or filters a
+    list.
+    """
     return Resource("Topic", "*")
 
 
 def group_resource(path: Mapping[str, str]) -> Resource:
-    """Returns the consumer group of the path."""
+    """Returns the consumer group of the path as the resource to authorize."""
     return Resource("Group", path["group"])
 
 
 def any_group_resource(_path: Mapping[str, str]) -> Resource:
-    """Groups that the path does not name; as `any_topic_resource`."""
+    """Returns the resource of all groups, for a path that names none: the handler authorizes each group, or filters a
+    list.
+    """
     return Resource("Group", "*")
 
 
 def any_user_resource(_path: Mapping[str, str]) -> Resource:
-    """Principals that the path does not name; as `any_topic_resource`."""
+    """Returns the resource of all users, for a path that names none: the handler authorizes each user, or filters a
+    list.
+    """
     return Resource("User", "*")
 
 
 ResourceOf = Callable[[Mapping[str, str]], Resource]
-"""Finds the resource of a request from its path's placeholders."""
+"""Returns the resource of a request from the placeholders of its path."""
 
 
 class Query(NamedTuple):
-    """A query parameter, for the reader of the API's description."""
+    """A query parameter, for the OpenAPI description."""
 
     name: str
     schema: Mapping[str, object]
@@ -61,11 +69,11 @@ class Query(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Route:
-    """An operation of the API. Placeholders in `path` are written `{name}` and match one segment.
+    """One route of the API. Placeholders in `path` are written `{name}` and match one segment.
 
-    `request` and `answer` are the types of the JSON bodies, None where there is none or it is no JSON; a tuple of types
-    is an answer that has one of them.
-    `request_media` and `answer_media` name their content types. `statuses` are those of success.
+    `request` and `answer` are the types of the JSON bodies, None if there is none or it is not JSON; a tuple of types
+    is an answer of one of them. `request_media` and `answer_media` are their content types. `statuses` are those of
+    success.
     """
 
     method: str
@@ -80,50 +88,53 @@ class Route:
     request_media: tuple[str, ...] = (JSON_TYPE,)
     answer_media: tuple[str, ...] = (JSON_TYPE,)
     has_raw_body: bool = False
-    """True if the request's body is bytes, or a stream, rather than one JSON document."""
+    """True if the request's body is bytes or a stream instead of one JSON document."""
     is_stream: bool = False
     """True if the body may go on for as long as the client likes."""
     is_always_on: bool = False
-    """True if it is served before the broker is ready, too."""
+    """True if the route is served also before the broker is ready, and on probe connections."""
     request_class: RequestClass | None = RequestClass.ADMIN
-    """Names what it is shed with; None if it never is. A read is a `LONG_POLL` if it waits, as `wait_query` says."""
+    """The class by which a request is shed under overload; None if it never is. A read that waits (`wait_query`) is a
+    `LONG_POLL`.
+    """
     is_vital: bool = False
-    """True if `request_rate` does not count it: a member that may not say that it is there is expelled, and what it
-    has read and may not commit is read twice."""
+    """True if the quota `request_rate` does not count it: heartbeats and commits, without which a member would be
+    expelled or read records twice.
+    """
     is_recorded: bool = False
-    """True if the audit log has a line for it, though its operation does not look like a change."""
+    """True if the audit log records it as a change, though its operation changes nothing."""
     wait_query: str = ""
-    """The query parameter that has a read wait for data, if there is one."""
+    """The query parameter that makes a read wait for data; empty if there is none."""
     prefix: str = ""
-    """Under which name REST v3 was asked: `/v3` or `/kafka/v3`; empty for all others."""
+    """The path prefix of REST v3, `/v3` or `/kafka/v3`; empty for all other routes."""
 
     def class_of(self, call: Call) -> RequestClass | None:
-        """Returns what a request is shed with. Raises `InvalidRequest` for a query that is badly written."""
+        """Returns the class by which a request is shed. Raises `InvalidRequest` for a malformed query."""
         if self.wait_query and call.query.get(self.wait_query, "0") != "0":
             return RequestClass.LONG_POLL
         return self.request_class
 
     @property
     def is_judged_by_handler(self) -> bool:
-        """True if only its handler knows which resources it is about."""
+        """True if only the handler knows which resources the request uses, and so authorizes it."""
         return self.resource in (any_topic_resource, any_group_resource, any_user_resource)
 
     @property
     def may_last(self) -> bool:
-        """True if it may wait, or stream, so that rights can be lost meanwhile; others are left to end."""
+        """True if the request may wait or stream, so that its caller's rights are checked again meanwhile."""
         return self.is_stream or self.request_class in (RequestClass.READ, RequestClass.LONG_POLL, None)
 
     @property
     def is_read(self) -> bool:
-        """True if it changes nothing."""
+        """True if the request changes nothing."""
         return self.method == "GET" or self.request_class in (RequestClass.READ, RequestClass.LONG_POLL)
 
     @property
     def summary(self) -> str:
-        """The first line of the handler's docstring: a summary of the operation."""
+        """The first line of the handler's docstring, the summary in the OpenAPI description."""
         return (self.handler.__doc__ or "").partition("\n")[0]
 
     @property
     def template(self) -> str:
-        """The whole path with its placeholders."""
+        """The whole path, with prefix and placeholders."""
         return self.prefix + self.path

@@ -1,12 +1,12 @@
 """Finds the route of a request.
 
-Why not aiohttp's router: it decodes `%2f` and `%00` before it compares, so that what looks like a name may be a path,
-and it costs a quarter of what a small request costs at all. Here a path is cut at its literal slashes first and each
-segment is decoded by itself, so a placeholder gets exactly one segment, whatever is in it; its meaning is checked by
-whoever asks for it (`Call.topic_name`). One `/` at the end of a path means nothing, as with most servers of REST.
+aiohttp's router is not used: it decodes `%2f` and `%00` before it compares, so that a name may be taken for a path, and
+it takes a quarter of the time of a small request. Here a path is split at its literal slashes first and each segment is
+decoded by itself, so that a placeholder gets exactly one segment, whatever is in it; its value is checked when a
+handler asks for it (`Call.topic_name`). A `/` at the end of a path is ignored.
 
-Paths of one length have few *shapes* (which segments are literal, which are placeholders). For each shape a
-dictionary leads from the literals to the routes, so a request costs a look-up or two, however many routes there are.
+Paths of one length have few *shapes* (which segments are literal, which are placeholders). For each shape a dictionary
+maps the literals to the routes, so that a request costs one or two look-ups, however many routes there are.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tidelog.model.errors import MethodNotAllowed, NotFound
 
 
 class WrongMethod(MethodNotAllowed):
-    """The path exists, and knows other methods."""
+    """The error 405: the path exists, but not with this method. `allowed` are its methods."""
 
     def __init__(self, message: str, allowed: tuple[str, ...]) -> None:
         super().__init__(message)
@@ -34,20 +34,20 @@ class _Entry(NamedTuple):
 
 
 class _Shape:
-    """All paths that have their placeholders at the same positions."""
+    """All paths of one length that have their placeholders at the same positions."""
 
     def __init__(self, literals: tuple[int, ...], placeholders: tuple[int, ...]) -> None:
         self.literals = literals
         self.placeholders = placeholders
         self.paths: dict[tuple[str, ...], dict[str, _Entry]] = {}
-        """From the literal segments to the routes there, by method."""
+        """The routes of the shape, by literal segments and then by method."""
 
 
 class Router:
-    """All routes of a table. Where two fit, the one with more literal segments is meant."""
+    """Matches requests to a table of routes. If two match, the one with more literal segments is chosen."""
 
     def __init__(self, routes: Iterable[Route], elsewhere: Iterable[Route] = ()) -> None:
-        """At another listener of this broker there are the routes `elsewhere`, which have no placeholders."""
+        """`elsewhere` are routes of this broker's other listener, without placeholders, so that a 404 can name it."""
         self._elsewhere = frozenset(route.template for route in elsewhere)
         self._shapes: dict[int, list[_Shape]] = {}
         for route in routes:
@@ -58,7 +58,7 @@ class Router:
     def match(self, method: str, raw_path: str) -> tuple[Route, dict[str, str]]:
         """Returns the route of a request, and the values of its placeholders.
 
-        Raises `NotFound`, `WrongMethod`, or `InvalidRequest` for a path that is badly escaped.
+        Raises `NotFound`, `WrongMethod`, or `InvalidRequest` for a malformed escape.
         """
         segments = raw_path.split("/")
         if not segments[-1] and len(segments) > 2 and segments[-2]:

@@ -1,7 +1,7 @@
-"""The one table of all routes. What is not here does not exist: not for clients, not in `/openapi.json`, not for ACLs.
+"""The table of all routes, from which requests are served, `/openapi.json` is generated and access is checked.
 
-REST v3 is mounted twice, under `/v3` as Confluent's REST Proxy has it and under `/kafka/v3` as Confluent Server has it,
-because clients are written against either.
+REST v3 is mounted twice, under `/v3` as in Confluent's REST Proxy and under `/kafka/v3` as in Confluent Server, because
+clients use either.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ _PRODUCES, _READS, _WAITS = RequestClass.PRODUCE, RequestClass.READ, RequestClas
 
 
 def _always(path: str, operation: Operation, handler: Handler, answer: Any, media: str = JSON_TYPE) -> Route:
-    """Returns a route that is served whatever state the broker is in."""
+    """Returns a GET route that is served whatever state the broker is in."""
     return Route(
         "GET",
         path,
@@ -152,12 +152,12 @@ def _always(path: str, operation: Operation, handler: Handler, answer: Any, medi
 
 
 def _v2(path: str, resource: ResourceOf, handler: Handler, answer: Any) -> Route:
-    """Returns a reading route of REST v2."""
+    """Returns a GET route of REST v2."""
     return Route("GET", path, _DESCRIBE, resource, handler, None, answer, answer_media=_V2_ANSWER)
 
 
 def _v2_produce(path: str, handler: Handler) -> Route:
-    """Returns a producing route of REST v2."""
+    """Returns a produce route of REST v2."""
     return Route(
         "POST",
         path,
@@ -186,7 +186,7 @@ def _consumer(
     *,
     is_vital: bool = False,
 ) -> Route:
-    """Returns a route of REST v2 about a consumer instance; without an answer it is 204."""
+    """Returns a route of the v2 consumer API; without an answer type its status is 204."""
     statuses = (204,) if answer is None else (200,)
     return Route(
         method,
@@ -220,7 +220,7 @@ def _v3(
     request_class: RequestClass = RequestClass.ADMIN,
     is_recorded: bool = False,
 ) -> Route:
-    """Returns a route of REST v3; `path` is what follows the cluster's."""
+    """Returns a route of REST v3; `path` follows the cluster's path."""
     return Route(
         method,
         f"/clusters/{{cluster_id}}{path}",
@@ -243,7 +243,7 @@ OPS: Final = (
     _always("/readyz", _OPEN, ops.get_readiness, ops.Readiness),
     _always("/metrics", _DESCRIBE, ops.get_metrics, str, "text/plain"),
 )
-"""The routes of operators: served to clients only where operators have no listener of their own."""
+"""The routes of operators (health and metrics): served to clients only if operators have no listener of their own."""
 
 OWN: Final = (
     _always("/openapi.json", _OPEN, ops.get_openapi, dict),

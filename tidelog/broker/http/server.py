@@ -40,15 +40,19 @@ from tidelog.model.cluster import HTTP, Endpoint
 from tidelog.model.ports import LogLevel
 
 BACKLOG = 1024
-"""The most connections that the system accepts while the broker is busy."""
+"""Length of the kernel's queue of connections that wait to be accepted."""
 ACCEPTED_AT_ONCE = 16
-"""An event loop of libuv accepts one connection of each listening descriptor in a turn, so a listener has as many."""
+"""Connections accepted per turn of the event loop. libuv accepts one per listening descriptor, so a listener has as
+many descriptors.
+"""
 OPERATORS = "ops"
-"""Names the listener of operators."""
+"""The name of the operators' listener in the audit log."""
 
 
 class Listening(Protocol):
-    """A socket that is bound, and takes connections once it has been told to: a server of an event loop, or another."""
+    """A bound socket that accepts connections once `start_serving` was called: a server of an event loop, or another
+    implementation.
+    """
 
     @property
     def sockets(self) -> Sequence[socket.socket]: ...
@@ -59,17 +63,17 @@ class Listening(Protocol):
 
 
 class Encryption(TlsStatus, Protocol):
-    """TLS, as an adapter does it."""
+    """TLS listeners: binds addresses with encryption, and reports the state of the certificate."""
 
     async def bind(
         self, make: Callable[[], Connection], host: str, port: int, backlog: int, *, is_ops: bool = False
     ) -> Sequence[Listening]:
-        """Binds an address at which all connections are encrypted, for clients or for operators. Raises `OSError`."""
+        """Binds an address at which all connections use TLS, for clients or (`is_ops`) operators. Raises `OSError`."""
         ...
 
 
 class HttpServer:
-    """A listener that serves. `address` is where it is bound, `advertised` what clients are told."""
+    """A running HTTP listener. `address` is where it is bound, `advertised` the address given to clients."""
 
     def __init__(
         self,
@@ -78,8 +82,7 @@ class HttpServer:
         context: Context,
         busy_s: Callable[[], float] | None = None,
     ) -> None:
-        """Makes the listener. `busy_s` returns the seconds, in all, that the calling thread has run or waited for a
-        processor."""
+        """`busy_s` returns the total seconds that the calling thread has run or waited for a processor."""
         self._busy_s = busy_s
         self._server = server
         self._listeners = listeners
@@ -90,7 +93,7 @@ class HttpServer:
         self.advertised = context.advertised
 
     async def _measure_lag(self) -> None:
-        """Measures how late timers fire, for the brake, and how busy the event loop is, until the listener stops."""
+        """Measures the lag of the event loop, for the brake, and the load of its thread, until the listener stops."""
         now_s, brake = self.context.face.clock.monotonic_s, self.context.admission.shedding.brake
         busy = self.context.busy
         while True:
@@ -104,8 +107,10 @@ class HttpServer:
                 busy.measured(now_s(), self._busy_s())
 
     async def stop(self, grace_s: float, *, linger_s: float = 0.0) -> None:
-        """Stops the listener: accepts no more connections, ends long polls at once, and for `linger_s` answers one more
-        request on each connection. Requests under way have `grace_s` to finish; the others are cut off. Idempotent."""
+        """Stops the listener: accepts no more connections, ends long polls at once, and for `linger_s` seconds answers
+        one more request on each connection. Requests under way have `grace_s` seconds to finish; then they are cut off.
+        Idempotent.
+        """
         for listener in self._listeners:
             listener.close()
         self.context.admission.close()
@@ -117,7 +122,7 @@ class HttpServer:
 
 
 def http_listener(config: BrokerConfig) -> Listener[Limits]:
-    """Returns the HTTP listener, as the settings describe it."""
+    """Returns the configuration of the HTTP listener from the broker's settings."""
     advertised = config.http_advertised_listener
     return Listener(
         HTTP,
@@ -137,9 +142,11 @@ async def start_http(
     *,
     is_encrypted: bool = False,
 ) -> HttpServer:
-    """Opens the listener for clients. `machine` is the name that they are told if it listens on all addresses; `busy_s`
-    tells for how long the thread that calls it was busy; operators change `log_level`. With `tls` its state is shown,
-    and if `is_encrypted` clients speak it. Raises `OSError` if the address cannot be had."""
+    """Opens the HTTP listener for clients. `machine` is the advertised host name if it listens on all addresses;
+    `busy_s` returns the total seconds that the calling thread was busy; `log_level` is changed by the settings API.
+    With `tls` its state is in the metrics, and if `is_encrypted` clients must use TLS. Raises `OSError` if the address
+    cannot be bound.
+    """
     server: Server
 
     def connected() -> Connection:
@@ -191,9 +198,10 @@ def _guard(face: BrokerFace, admission: Admission, methods: Sequence[str]) -> Gu
 
 
 async def start_ops(main: HttpServer, at: Endpoint, tls: Encryption | None = None) -> HttpServer:
-    """Opens a listener beside the main one for what operators and orchestrators ask for. It has places of its own,
-    which clients cannot take, and is not ready any more when the main one is not. With `tls` it speaks that. Raises
-    `OSError` if the address cannot be had."""
+    """Opens a second listener for health checks and metrics. It has its own connection bound, so that clients cannot
+    take its places, and stops being ready when the main listener does. With `tls` it uses TLS. Raises `OSError` if the
+    address cannot be bound.
+    """
     face = main.context.face
     config = face.cluster.config
     limits = replace(
@@ -225,8 +233,9 @@ def _edge(context: Context, routes: tuple[Route, ...], name: str, elsewhere: tup
 
 
 async def _bind(connected: Callable[[], Connection], at: Endpoint) -> list[asyncio.Server]:
-    """Binds an address, and duplicates its descriptors, so that no client waits for a turn of the loop for each one
-    that came before it. Serves nobody yet. Raises `OSError`."""
+    """Binds an address and duplicates its descriptor, so that several connections are accepted per turn of the event
+    loop. Serves nobody yet. Raises `OSError`.
+    """
     loop = asyncio.get_running_loop()
     bound = [await loop.create_server(connected, at.host, at.port, backlog=BACKLOG, start_serving=False)]
     for listening in bound[0].sockets:

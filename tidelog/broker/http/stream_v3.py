@@ -1,15 +1,14 @@
 """POST .../topics/{topic}/records: a stream of records in, a stream of receipts out, on one connection (REST v3).
 
-Full duplex: receipts come back in the order of the records while the body is still open. Two loops share a bounded
-window. The reader cuts the body into objects and reads them into records; the appender takes whatever is in the
-window, appends it as one batch per partition, and writes the receipts. So there is always one group of records under
-way and one gathering: many records sent at once share a batch and its fsync, a lone record waits for nobody, order is
-kept without any bookkeeping, and a client that sends faster than the disk is slowed down by TCP.
+Full duplex: receipts are returned in the order of the records while the body is still open. Two loops share a bounded
+window. The reader splits the body into objects and decodes them into records; the appender takes all records in the
+window, appends them as one batch per partition, and writes the receipts. So one group of records is being appended
+while the next one gathers: many records sent at once share a batch and its fsync, a single record waits for no other,
+the order is kept without bookkeeping, and a client that sends faster than the disk writes is slowed down by TCP.
 
-A record that is readable JSON but no good (type, base64, an unknown field) gets an error receipt, and the stream goes
-on. What is no JSON object ends it, because nothing tells where the next record begins: its receipt is the last one, and
-the connection is closed. Until the first receipt is
-written nothing is promised, so what fails before that is an ordinary error answer.
+A record that is valid JSON but invalid otherwise (type, base64, an unknown field) gets an error receipt, and the stream
+goes on. Bytes that are not a JSON object end the stream, because the next record's beginning is unknown: their receipt
+is the last one, and the connection is closed. An error before the first receipt is an ordinary error answer.
 """
 
 from __future__ import annotations
@@ -84,10 +83,12 @@ class RecordStream:
         self._cutter = ObjectCutter(context.limits.json_bytes_max)
         self._arrived = 0
         self._pending_bytes = 0
-        """The bytes of records that have arrived and are not answered yet."""
+        """Bytes of records that have arrived and are not answered yet."""
 
     async def run(self) -> web.StreamResponse:
-        """Serves the stream to its end. Raises what can still be an ordinary error answer."""
+        """Serves the stream to its end. Raises errors that occur before the first receipt, for an ordinary error
+        answer.
+        """
         appender = asyncio.create_task(self._append_all())
         reader = asyncio.create_task(self._read_all())
         try:
@@ -103,7 +104,7 @@ class RecordStream:
     # -- reading -------------------------------------------------------------------------------------------------
 
     async def _read_all(self) -> None:
-        """Reads the body to its end, or to what ends the stream: that becomes the last receipt."""
+        """Reads records to the end of the body, or to an error, which becomes the last receipt."""
         try:
             await self._read_objects()
         except TidelogError as error:
@@ -136,19 +137,19 @@ class RecordStream:
             raise UnprocessableBody("Payload error. Request body is empty. Data is required.")
 
     def _take(self, size: int) -> None:
-        """Takes from the memory for bodies. Raises `Overloaded` if there is not so much."""
+        """Takes bytes from the memory budget for bodies. Raises `Overloaded` if it has too few."""
         self._context.admission.bodies.take(size)
         self._call.body_bytes += size
 
     def _give_back_rest(self) -> None:
-        """Gives back what belongs neither to a record that waits for its receipt nor to one that is still arriving."""
+        """Gives back the budget that neither a record without receipt nor a partly received one uses."""
         surplus = self._call.body_bytes - self._pending_bytes - self._cutter.bytes_held
         self._context.admission.bodies.give_back(surplus)
         self._call.body_bytes -= surplus
 
     async def _next_chunk(self) -> bytes:
-        """Returns the next chunk of the body; empty at its end. A body of declared length has to come as quickly as any
-        other. Raises `InvalidRequest`, `ShuttingDown`, `RequestTimeout`.
+        """Returns the next bytes of the body; empty at its end. A body of declared length has the deadline of ordinary
+        bodies. Raises `InvalidRequest`, `ShuttingDown`, `RequestTimeout`.
         """
         limits = self._context.limits
         now_s = asyncio.get_running_loop().time()
@@ -166,7 +167,7 @@ class RecordStream:
         raise RequestTimeout("no more records came in time, or the stream was open for longer than allowed")
 
     def _read_record(self, text: bytes) -> Arrived:
-        """Reads one object. What is wrong with it becomes its receipt, but `NotJson` is raised."""
+        """Decodes one object. An error becomes the record's receipt, but `NotJson` is raised."""
         size = len(text) + ITEM_OVERHEAD_BYTES
         try:
             sent = decode_body(_RECORD, text)
@@ -191,7 +192,7 @@ class RecordStream:
         return self._response
 
     async def _append(self, items: list[Arrived]) -> bytes:
-        """Appends a group and gives its receipts. Raises the error, if it is the whole story of the request."""
+        """Appends a group of records and returns their receipts. Raises an error that applies to the whole request."""
         groups: dict[int, list[Arrived]] = {}
         for item in items:
             if item.record is not None:
@@ -207,8 +208,9 @@ class RecordStream:
         return b"".join(part for receipt in self._receipts(items, outcomes) for part in (receipt, _RECEIPT_END))
 
     def _pack(self, group: list[Arrived]) -> Steps[list[RecordBatch]]:
-        """Returns the records of one partition in as few batches as `max.message.bytes` allows; one that is too large
-        even alone gets its error instead."""
+        """Returns the records of one partition in as few batches as `max.message.bytes` allows; a record that is too
+        large alone gets its error instead.
+        """
         config = config_of(self._context, self._topic)
         batches: list[RecordBatch] = []
         for part in _parts(group, config.max_message_bytes):
@@ -221,8 +223,9 @@ class RecordStream:
         return batches
 
     def _refuse_if_all_failed(self, items: list[Arrived], outcomes: dict[int, ProduceReceipt | TidelogError]) -> None:
-        """Raises the error if this is all there is of the request, nothing has been answered, and the broker, not
-        the records, is why all of it failed."""
+        """Raises the common error if all records of the complete request failed by the broker's fault (5xx) and no
+        receipt was sent yet.
+        """
         if self._call.is_open or not self._window.is_closed or len(items) != self._arrived or not outcomes:
             return
         if any(item.error is not None for item in items):
@@ -248,7 +251,7 @@ class RecordStream:
 
 
 def _parts(group: list[Arrived], batch_bytes_max: int) -> Iterator[list[Arrived]]:
-    """Cuts a group so that each part surely makes a batch within the bound; a record that may not is alone."""
+    """Splits a group into parts that surely fit into a batch; a record that may not fit is alone in its part."""
     room = batch_bytes_max - batch_bytes_max // 64 - HEADER_BYTES  # codecs add a little to what they cannot compress
     part: list[Arrived] = []
     size = 0
@@ -264,7 +267,7 @@ def _parts(group: list[Arrived], batch_bytes_max: int) -> Iterator[list[Arrived]
 
 
 async def _end(task: asyncio.Task[Any]) -> None:
-    """Sees a task off; whoever cared for its result has it."""
+    """Cancels a task and waits for its end, dropping its result or error."""
     task.cancel()
     await asyncio.wait((task,))
     if not task.cancelled():

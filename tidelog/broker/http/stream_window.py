@@ -1,4 +1,6 @@
-"""Between the two loops of a record stream: what has arrived and is not yet appended, in order, bounded."""
+"""The window between the two loops of a record stream: records that have arrived and are not appended yet, in order,
+bounded.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +14,14 @@ from tidelog.model.errors import TidelogError
 from tidelog.model.records import Record
 
 ITEM_OVERHEAD_BYTES: Final = 256
-"""The bytes that a record in the window counts for beside its JSON."""
+"""Bytes that a record in the window counts besides its JSON."""
 ITEMS_MAX: Final = 2_000
-"""Records appended, and receipts written, in one go."""
+"""Maximum number of records appended, and of receipts written, at a time."""
 
 
 @dataclass(slots=True)
 class Arrived:
-    """A record that was read, or why it could not be; `size` is what it takes of the window."""
+    """A record that was decoded, or the error why it could not be; `size` is its share of the window in bytes."""
 
     size: int
     sent: RecordV3 | None = None
@@ -29,9 +31,7 @@ class Arrived:
 
 
 class Window:
-    """A queue of arrived records that are not yet taken, bounded by bytes; one item always fits. It has one task that
-    puts and one that takes.
-    """
+    """A queue of arrived records, bounded by bytes; one item always fits. One task puts and one takes."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
@@ -62,6 +62,6 @@ class Window:
         return items
 
     def close(self) -> None:
-        """Notes that nothing more will come."""
+        """Marks that no more items will come."""
         self.is_closed = True
         self._changed.set()

@@ -1,4 +1,4 @@
-"""TLS in `/metrics`: until when the certificate is good, how often it was loaded again, whom it kept out."""
+"""TLS metrics: the expiry of the certificate, how often it was reloaded, and failed handshakes."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from prometheus_client.registry import Collector
 
 
 class TlsStatus(Protocol):
-    """Tells what is shown."""
+    """The state of a broker's TLS certificate and handshakes."""
 
     @property
     def expires_s(self) -> float:
-        """The end of the certificate's time, since 1970."""
+        """Expiry of the certificate, in seconds since 1970."""
         ...
 
     @property
     def reloads(self) -> Mapping[str, int]:
-        """How often the files were loaded again, by outcome."""
+        """Number of times that the certificate files were reloaded, by outcome."""
         ...
 
     @property
     def refused(self) -> Mapping[tuple[str, str], int]:
-        """Connections that did not come to be, by listener and cause."""
+        """Number of failed TLS handshakes, by listener and cause."""
         ...
 
 
 class TlsMetrics(Collector):
-    """The state of a broker's certificate and of its handshakes."""
+    """Metrics of a broker's certificate and of its TLS handshakes."""
 
     def __init__(self, status: TlsStatus) -> None:
         self._status = status
 
     def collect(self) -> Iterator[Metric]:
-        """Called by the registry for each scrape."""
+        """Yields the metrics for one scrape."""
         status = self._status
         yield GaugeMetricFamily(
             "tidelog_tls_certificate_expiry_timestamp_seconds",

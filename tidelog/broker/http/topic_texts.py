@@ -1,6 +1,6 @@
-"""Topics as `GET /metadata` shows them, written as JSON once for as long as a topic stays as it is.
+"""Topics as `GET /metadata` returns them, encoded as JSON once and cached until the topic changes.
 
-After a broker is lost all clients ask at once, and a topic of a thousand partitions takes a millisecond to be written.
+After a broker is lost all clients ask at once, and encoding a topic of a thousand partitions takes a millisecond.
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ SLICE_PARTITIONS: Final = 2_000
 
 
 class PartitionVoterShown(Struct, frozen=True):
-    """A broker's disk that votes in the log of a partition with `commit.protocol=paxos`. An id is one disk's for ever:
-    a disk that has lost what it promised votes again under another one."""
+    """A broker's disk that votes in the log of a partition with `commit.protocol=paxos`. An id names one disk for ever:
+    a disk that has lost its promises votes again under another id.
+    """
 
     broker_id: int
     voter_id: int
 
 
 class PartitionShown(Struct, frozen=True):
-    """The replicas of a partition; `leader` is -1 while there is none. `elr` could lead, too, without loss (KIP-966).
-    With `commit.protocol=paxos`, `isr` are the replicas that are live and vote, and `voters` all that vote.
+    """The replicas of a partition; `leader` is -1 while there is none. `elr` are eligible leader replicas (KIP-966).
+    With `commit.protocol=paxos`, `isr` are the live voters, and `voters` all voters.
     """
 
     partition: int
@@ -40,7 +41,7 @@ class PartitionShown(Struct, frozen=True):
 
 
 class TopicShown(Struct, frozen=True):
-    """A topic; `partitions` are in order of their numbers."""
+    """A topic; `partitions` are sorted by number."""
 
     name: str
     topic_id: str
@@ -50,15 +51,17 @@ class TopicShown(Struct, frozen=True):
 
 
 class TopicTexts:
-    """The encoded topics of one listener. A topic is encoded again when its object in the image is another one, as
-    after each change."""
+    """The encoded topics of one listener. A topic is encoded again after each change, when its object in the image
+    differs.
+    """
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[Topic, Raw]] = {}
 
     def of(self, image: ClusterImage, names: Iterable[str]) -> Steps[list[Raw]]:
-        """Returns the JSON of the topics among `names` that exist, in the order of `names`. Ends a slice after about
-        `SLICE_PARTITIONS` partitions were encoded."""
+        """Returns the JSON of the topics among `names` that exist, in the order of `names`. A slice of work ends after
+        about `SLICE_PARTITIONS` encoded partitions.
+        """
         texts: list[Raw] = []
         written = 0
         for topic in [image.topics[name] for name in names if name in image.topics]:

@@ -1,6 +1,7 @@
 """The reading side of REST v2: liveness, broker and topic names, partitions, offsets.
 
-Shapes are those of Confluent's REST Proxy; partitions add `leader_epoch`, and `leader` is -1 where there is none.
+The shapes are those of Confluent's REST Proxy; partitions have `leader_epoch` in addition, and `leader` is -1 if there
+is none.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ ANSWER_TYPE = "application/vnd.kafka.v2+json"
 
 
 class Nothing(Struct, frozen=True):
-    """An empty object."""
+    """An empty JSON object."""
 
 
 class BrokersV2(Struct, frozen=True):
@@ -63,30 +64,30 @@ class OffsetsV2(Struct, frozen=True):
 
 
 async def get_root(_context: Context, _call: Call) -> web.StreamResponse:
-    """An empty object."""
+    """Returns an empty object: the broker is alive."""
     return json_answer(Nothing(), content_type=ANSWER_TYPE)
 
 
 async def post_root(context: Context, call: Call) -> web.StreamResponse:
-    """An empty object, whatever the body: some clients post here to find out whether bodies are accepted."""
+    """Returns an empty object, whatever the body: some clients test here whether bodies are accepted."""
     await read_body(context, call, context.limits.json_bytes_max, is_optional=True)
     return json_answer(Nothing(), content_type=ANSWER_TYPE)
 
 
 async def list_brokers(context: Context, _call: Call) -> web.StreamResponse:
-    """Node ids of the live brokers."""
+    """Lists the node ids of the live brokers."""
     live: list[int] = [broker.node_id for broker in context.face.cluster.image.live_brokers]
     return json_answer(BrokersV2(live), content_type=ANSWER_TYPE)
 
 
 async def list_topics(context: Context, call: Call) -> web.StreamResponse:
-    """Names of all topics that the caller may see."""
+    """Lists the names of all topics that the caller may see."""
     names = context.visible(call, "Topic", sorted(context.face.cluster.image.topics))
     return json_answer(names, content_type=ANSWER_TYPE)
 
 
 async def get_topic(context: Context, call: Call) -> web.StreamResponse:
-    """A topic: its settings in force and its partitions."""
+    """Returns a topic: its settings in force and its partitions."""
     topic = context.face.cluster.topic(call.topic_name())
     entries = describe_topic(
         context.face.cluster.config, topic.configs, replication_factor=len(topic.partitions[0].replicas)
@@ -97,20 +98,20 @@ async def get_topic(context: Context, call: Call) -> web.StreamResponse:
 
 
 async def list_partitions(context: Context, call: Call) -> web.StreamResponse:
-    """The partitions of a topic."""
+    """Lists the partitions of a topic."""
     topic = context.face.cluster.topic(call.topic_name())
     return json_answer([_shown(partition) for partition in topic.partitions], content_type=ANSWER_TYPE)
 
 
 async def get_partition(context: Context, call: Call) -> web.StreamResponse:
-    """A partition of a topic."""
+    """Returns a partition of a topic."""
     return json_answer(
         _shown(partition_of(context.face.cluster.topic(call.topic_name()), call)), content_type=ANSWER_TYPE
     )
 
 
 async def get_offsets(context: Context, call: Call) -> web.StreamResponse:
-    """The readable range of a partition."""
+    """Returns the beginning offset and the high watermark of a partition."""
     extent = await context.face.partitions.handle(call.topic_name(), call.partition_number()).extent()
     return json_answer(OffsetsV2(extent.log_start_offset, extent.high_watermark), content_type=ANSWER_TYPE)
 

@@ -1,7 +1,7 @@
-"""REST v3: topics are created, listed, described, grown and deleted.
+"""REST v3: topics are created, listed, described, extended by partitions, and deleted.
 
-A topic shows where its replicas are (`assignments`), also when it is only validated: an administrator sees the
-placement before it is made.
+A topic shows where its replicas are (`assignments`), also with `validate_only`, so that an administrator sees the
+placement before the topic is created.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ConfigGiven(Body):
 
 
 class CreateTopic(Body):
-    """The body of a topic's creation."""
+    """The body of a request to create a topic."""
 
     topic_name: str
     partitions_count: PartitionCount | None = None
@@ -48,7 +48,7 @@ class CreateTopic(Body):
 
 
 class GrowTopic(Body):
-    """The body of a topic's growth: the new total number of partitions."""
+    """The body of a request for more partitions: the new total number."""
 
     partitions_count: PartitionCount
 
@@ -97,7 +97,7 @@ async def create_topic(context: Context, call: Call) -> web.StreamResponse:
 
 
 async def list_topics(context: Context, call: Call) -> web.StreamResponse:
-    """All topics."""
+    """Lists the topics that the caller may see."""
     links = Links(context, call)
     topics = context.face.cluster.image.topics
     names = context.visible(call, "Topic", sorted(topics))
@@ -105,13 +105,13 @@ async def list_topics(context: Context, call: Call) -> web.StreamResponse:
 
 
 async def get_topic(context: Context, call: Call) -> web.StreamResponse:
-    """A topic."""
+    """Returns a topic."""
     links = Links(context, call)
     return json_answer(_topic(links, context.face.cluster.topic(call.topic_name())))
 
 
 async def grow_topic(context: Context, call: Call) -> web.StreamResponse:
-    """Gives a topic more partitions."""
+    """Increases the number of partitions of a topic."""
     links = Links(context, call)
     name = call.topic_name()
     body = await read_json(context, call, _GROW)
@@ -133,7 +133,7 @@ async def delete_topic(context: Context, call: Call) -> web.StreamResponse:
 
 
 def _partitions_of(new_topic: NewTopic, default: int) -> int:
-    """Returns how many partitions a topic is to have."""
+    """Returns the number of partitions that a new topic will have."""
     if new_topic.assignments is not None:
         return max(1, len(new_topic.assignments))
     return default if new_topic.partitions is None else max(1, new_topic.partitions)

@@ -1,4 +1,4 @@
-"""REST v3: one replica, or what a broker keeps besides, read and checked while it serves. Not in Kafka."""
+"""REST v3: verifies one replica, or a broker's other files, while it serves. Not in Kafka."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tidelog.model.ids import OFFSET_MAX, NodeId
 
 
 class DamagedShown(Struct, frozen=True):
-    """Offsets that the disk has lost; `end_offset` is exclusive."""
+    """Offsets that are damaged on the disk; `end_offset` is exclusive."""
 
     start_offset: int
     end_offset: int
@@ -28,7 +28,7 @@ class DamagedShown(Struct, frozen=True):
 
 
 class BatchShown(Struct, frozen=True):
-    """A batch, as the replica's catalog names it; `digest` is XXH3-128 of all its bytes."""
+    """A batch in the replica's catalog; `digest` is XXH3-128 of all its bytes."""
 
     base_offset: int
     next_offset: int
@@ -37,8 +37,8 @@ class BatchShown(Struct, frozen=True):
 
 
 class VerificationV3(PartitionResource, frozen=True):
-    """The content of a replica from `offset` to `next_offset`, verified. Replicas with equal checksums hold
-    the same.
+    """The verified content of a replica from `offset` to `next_offset`. Replicas with equal checksums have the same
+    content.
     """
 
     broker_id: int
@@ -53,7 +53,9 @@ class VerificationV3(PartitionResource, frozen=True):
 
 
 class CheckedFilesV3(Struct, frozen=True):
-    """Tells of a journal, a pair of copies, or the snapshots. `found` pieces of it were damaged, `left` still are."""
+    """The check of a journal, a pair of file copies, or the snapshots. `found` parts were damaged, `left` still are
+    after repair.
+    """
 
     name: str
     bytes: int
@@ -63,7 +65,7 @@ class CheckedFilesV3(Struct, frozen=True):
 
 
 class BrokerVerificationV3(Resource, frozen=True):
-    """Tells what a broker keeps besides logs, in the order of names. Unless `is_last`, more follows the last one."""
+    """The checked files of a broker besides logs, sorted by name. Unless `is_last`, more follow the last one."""
 
     broker_id: int
     checked: Sequence[CheckedFilesV3]
@@ -71,7 +73,7 @@ class BrokerVerificationV3(Resource, frozen=True):
 
 
 async def verify_broker(context: Context, call: Call) -> web.StreamResponse:
-    """Reads and checks what a broker keeps besides logs, from the first name behind `after` on."""
+    """Verifies a broker's files besides logs, from the first name after `after` on."""
     links = Links(context, call)
     node_id = broker_of(context, call).node_id
     query = VerifyFilesQuery(call.query.get("after", ""))
@@ -84,7 +86,7 @@ async def verify_broker(context: Context, call: Call) -> web.StreamResponse:
 
 
 async def verify_replica(context: Context, call: Call) -> web.StreamResponse:
-    """Reads and checks a replica, from `offset` up to `to` or less far."""
+    """Verifies a replica, from `offset` up to `to` or less far."""
     links = Links(context, call)
     topic, partition, node_id = replica_of(context, call)
     query = VerifyQuery(

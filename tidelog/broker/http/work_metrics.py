@@ -23,13 +23,13 @@ _BOUNDS: Final = (*map(str, BUCKETS_S), "+Inf")
 
 
 class WorkMetrics(Collector):
-    """The collector of one broker, which shows them from its first moment on."""
+    """Metrics of one broker's work and clock, from its start on."""
 
     def __init__(self, face: BrokerFace) -> None:
         self._face = face
 
     def collect(self) -> Iterator[Metric]:
-        """Called by the registry for each scrape."""
+        """Yields the metrics for one scrape."""
         statistics, work, shares = self._face.statistics, self._face.work, self._face.shares
         yield from _traffic(statistics.counts.traffic)
         yield _stages(statistics.counts.stages)
@@ -72,7 +72,7 @@ def _by_key(name: str, meaning: str, counts: Mapping[str, int]) -> Metric:
 
 
 def _traffic(traffic: Traffic) -> Iterator[Metric]:
-    """Yields the totals of topics. No topic can be called `OTHERS`."""
+    """Yields the traffic totals by topic. The remaining topics are summed as `OTHERS`, which is no valid topic name."""
     shown = [*traffic.topics.items(), (OTHERS, traffic.others)]
     for name, meaning in TRAFFIC.items():
         family = CounterMetricFamily(f"tidelog_topic_{name}", meaning, labels=["topic"])
