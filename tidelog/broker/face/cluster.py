@@ -28,8 +28,8 @@ class Cluster(Protocol):
 
     @property
     def insecure_listeners(self) -> Sequence[str]:
-        """One sentence for each listener of this broker that other machines can reach and that requires no
-        authentication.
+        """A sentence for each listener of this broker that other machines can reach in plain text or without proving
+        their identity.
         """
         ...
 

@@ -21,7 +21,7 @@ CLIENT_ID_CHARS_MAX = 256
 
 @dataclass(slots=True)
 class Call:
-    """One request: its HTTP request, route prefix and caller, and what it has used of the listener's budgets.
+    """A request under way: its HTTP request, route prefix and caller, and what it has used of the listener's budgets.
 
     `path` holds the decoded values of the route's placeholders.
     """

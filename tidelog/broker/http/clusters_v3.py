@@ -55,7 +55,7 @@ class ClusterV3(Resource, frozen=True):
     hundred times, oldest first. `clock_offset_ms` is how far the answering broker's clock is ahead of the others', as
     last measured, and `clock_is_off` is true while that exceeds its `clock.skew.ms.max`. `feature_level` is the level
     at which metadata are written (`feature-level:raise`). `insecure_listeners` has a sentence for each listener of the
-    answering broker that other machines can reach without authentication.
+    answering broker that other machines can reach in plain text or without proving their identity.
     """
 
     controller_epoch: int

@@ -24,7 +24,7 @@ from tidelog.model.errors import InvalidRequest, NotFound
 
 
 class SynonymV3(Struct, frozen=True):
-    """A possible source of a setting's value (default, configuration file, topic override), in order of precedence."""
+    """A value that a setting could have (from a topic override, the configuration or the default), with its source."""
 
     name: str
     value: str | None

@@ -77,7 +77,7 @@ class Request(web.BaseRequest):
 
 
 class Connection(web.RequestHandler):
-    """One client connection: admission, head deadline, turns of large bodies, lingering close."""
+    """A client connection: admission, head deadline, turns of large bodies, lingering close."""
 
     __slots__ = (
         "_audit",
@@ -141,8 +141,8 @@ class Connection(web.RequestHandler):
         self.has_asked = False
         """True once a request has arrived."""
         self.is_probe = False
-        """True if the connection has one of the places kept for probes: only health checks and metrics are served on
-        it.
+        """True if the connection has one of the places kept for probes: only routes that are always served (health
+        checks, metrics) are served on it.
         """
         self.waits_since_s = 0.0
         """Time (broker's clock, s) from which the next request waits: its head had arrived, and the request before it

@@ -169,8 +169,8 @@ async def accept(context: Context, call: Call) -> web.StreamResponse:
 async def _regroup(
     context: Context, call: Call, links: Links, topic: Topic, info: PartitionInfo, body: LossesAsked
 ) -> LossesJudged:
-    """Lets a partition without a quorum continue with the replicas that are left. If that was done before, returns that
-    decision and changes nothing.
+    """Lets a partition that cannot elect a leader continue with the replicas that are left. If that was done before,
+    returns that decision and changes nothing.
     """
     if _range(body) is not None:
         raise InvalidRequest("votes are given up of a whole partition, and offsets without votes")

@@ -69,7 +69,7 @@ class Query(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Route:
-    """One route of the API. Placeholders in `path` are written `{name}` and match one segment.
+    """A route of the API. Placeholders in `path` are written `{name}` and match one segment.
 
     `request` and `answer` are the types of the JSON bodies, None if there is none or it is not JSON; a tuple of types
     is an answer of one of them. `request_media` and `answer_media` are their content types. `statuses` are those of

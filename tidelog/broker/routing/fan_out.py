@@ -29,7 +29,7 @@ AskPeer = Callable[[PeerLeader, list[tuple[int, Addressed]]], Awaitable[Sequence
 
 @dataclass(frozen=True, slots=True)
 class FanOut(Generic[T]):
-    """One question about each of `targets` (partitions). `ask_here` and `ask_peer` get indexes into `targets`."""
+    """A question about each of `targets` (partitions). `ask_here` and `ask_peer` get indexes into `targets`."""
 
     calls: LeaderCalls
     targets: Sequence[Target]
