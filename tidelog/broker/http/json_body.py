@@ -172,7 +172,7 @@ class _EntriesOutline(Body):
 
 
 class NotJson(InvalidRequest):
-    """A body, or one of several documents in it, that is not JSON."""
+    """A body, or one of several documents in it, is not JSON."""
 
 
 def json_decoder(kind: type[T]) -> msgspec.json.Decoder[T]:

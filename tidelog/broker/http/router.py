@@ -20,7 +20,7 @@ from tidelog.model.errors import MethodNotAllowed, NotFound
 
 
 class WrongMethod(MethodNotAllowed):
-    """The error 405: the path exists, but not with this method. `allowed` are its methods."""
+    """The path exists, but not with this method (405). `allowed` are its methods."""
 
     def __init__(self, message: str, allowed: tuple[str, ...]) -> None:
         super().__init__(message)

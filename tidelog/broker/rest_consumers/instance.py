@@ -72,7 +72,7 @@ class Instance:
         """True once the instance was deleted, or its coordinator has moved to another broker."""
         self.is_deleted = False
         self.turn = 0
-        """Index of the partition that the next read tries first, before the modulo by the number of partitions."""
+        """Number of looks for records so far, which rotates the partition that is tried first."""
         self.read = ""
         """Attempt id of the latest read; a waiting read with another attempt id ends."""
         self.changes = 0
