@@ -80,52 +80,23 @@ class Connection(web.RequestHandler):
     """A client connection: admission, head deadline, turns of large bodies, lingering close."""
 
     __slots__ = (
-        "_audit",
-        "_certificate",
-        "_count",
-        "_heads",
         "_holder",
         "_is_admitted",
         "_is_astray",
         "_is_held",
         "_is_serving",
-        "_large_bodies",
-        "_limits",
         "_lingering",
-        "_metrics",
-        "_now_s",
-        "_resting",
-        "_shares",
+        "_server",
         "address",
+        "certificate",
         "has_asked",
         "is_probe",
         "waits_since_s",
     )
 
-    def __init__(
-        self,
-        server: Server,
-        connections: ConnectionCount,
-        resting: Resting,
-        heads: HeadDeadlines,
-        large_bodies: LargeBodies,
-        metrics: RequestMetrics,
-        limits: Limits,
-        now_s: Callable[[], float],
-        shares: Shares | None,
-        audit: Audit | None,
-        **options: Any,
-    ) -> None:
+    def __init__(self, server: Server, **options: Any) -> None:
         super().__init__(server, **options)
-        self._audit = audit
-        self._count = connections
-        self._resting = resting
-        self._heads = heads
-        self._large_bodies = large_bodies
-        self._metrics = metrics
-        self._limits = limits
-        self._now_s = now_s
-        self._shares = shares
+        self._server = server
         self._is_admitted = False
         self._is_held = False
         """True while this connection is not read because other large bodies have their turn."""
@@ -133,7 +104,10 @@ class Connection(web.RequestHandler):
         self._is_astray = False
         """True once the client sent bytes that are not HTTP."""
         self._lingering: Lingering | None = None
-        self._certificate: dict[str, Any] | None = None
+        self.certificate: dict[str, Any] | None = None
+        """The client's verified certificate, as `ssl` parses it (subject and alternative names); None if it presented
+        none.
+        """
         self._holder: str | None = None
         """The user for whose connection quota this connection counts; None without quotas."""
         self.address = ""
@@ -149,26 +123,19 @@ class Connection(web.RequestHandler):
         was answered.
         """
 
-    @property
-    def certificate(self) -> dict[str, Any] | None:
-        """The client's verified certificate, as `ssl` parses it (subject and alternative names); None if it presented
-        none.
-        """
-        return self._certificate
-
     def hold_for(self, user: str) -> None:
         """Counts the connection for the user of its request. Raises `TooManyConnections` if the user has as many others
         as its quota allows.
         """
-        if user != self._holder and self._shares is not None:
+        if user != self._holder and self._server.shares is not None:
             self._release()
-            self._shares.hold(user)
+            self._server.shares.hold(user)
             self._holder = user
 
     def _release(self) -> None:
         holder, self._holder = self._holder, None
-        if holder is not None and self._shares is not None:
-            self._shares.release(holder)
+        if holder is not None and self._server.shares is not None:
+            self._server.shares.release(holder)
 
     @property
     def is_busy(self) -> bool:
@@ -178,70 +145,71 @@ class Connection(web.RequestHandler):
     @property
     def is_draining(self) -> bool:
         """True once the listener stops, so that each request is the last one on its connection."""
-        return self._resting.is_draining
+        return self._server.resting.is_draining
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Admits the connection, or answers 429 or 503 and closes it."""
         now_s = self._loop.time()
         peer_name = transport.get_extra_info("peername")
         self.address = peer_name[0] if peer_name else ""
-        self._certificate = transport.get_extra_info("peercert") or None
-        if self._shares is not None and self._shares.are_set and not self._shares.admits_connection(self.address):
-            self._metrics.refused("connection rate")
-            if self._audit is not None:
-                self._audit.refused_connection(HTTP, f"{self.address}:0", "connection rate")
+        self.certificate = transport.get_extra_info("peercert") or None
+        shares = self._server.shares
+        if shares is not None and shares.are_set and not shares.admits_connection(self.address):
+            self._server.metrics.refused("connection rate")
+            if self._server.audit is not None:
+                self._server.audit.refused_connection(HTTP, f"{self.address}:0", "connection rate")
             self._refuse(cast("asyncio.Transport", transport), _TOO_OFTEN)
             return
         self._is_admitted = self._find_place(now_s)
         if not self._is_admitted:
-            self._metrics.refused("connections")
+            self._server.metrics.refused("connections")
             self._refuse(cast("asyncio.Transport", transport), _TOO_MANY)
             return
-        self._resting.heard(self, now_s)
+        self._server.resting.heard(self, now_s)
         socket = transport.get_extra_info("socket")
         if socket is not None:  # a simulated network has none
             with contextlib.suppress(OSError):  # not Linux: a stalled reader is then found by the drain deadline
-                socket.setsockopt(IPPROTO_TCP, TCP_USER_TIMEOUT, self._limits.unsent_timeout_ms)
+                socket.setsockopt(IPPROTO_TCP, TCP_USER_TIMEOUT, self._server.limits.unsent_timeout_ms)
         super().connection_made(transport)
 
     def _find_place(self, now_s: float) -> bool:
-        if self._count.is_full_of(self.address):
-            self._resting.close_one(now_s, probe=False, address=self.address)
+        if self._server.count.is_full_of(self.address):
+            self._server.resting.close_one(now_s, probe=False, address=self.address)
         for probe in (False, True):
-            if self._count.is_full(probe=probe):
-                self._resting.close_one(now_s, probe=probe)
-            if self._count.admit(self.address, probe=probe):
+            if self._server.count.is_full(probe=probe):
+                self._server.resting.close_one(now_s, probe=probe)
+            if self._server.count.admit(self.address, probe=probe):
                 self.is_probe = probe
                 return True
         return False
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Frees the connection's place."""
-        self._heads.end(self)
-        self._large_bodies.leave(self)
+        self._server.heads.end(self)
+        self._server.large_bodies.leave(self)
         if self._is_admitted:
             self._count_out()
             super().connection_lost(exc)
         elif self._lingering is not None:
-            self._resting.refused.leave()
+            self._server.resting.refused.leave()
         self._end_lingering()
 
     def give_way(self) -> None:
         """Closes a connection at rest, and frees its place at once."""
-        self._metrics.refused("at rest")
+        self._server.metrics.refused("at rest")
         self._count_out()  # now, as the loss is heard of later, when the place is taken
         if self.transport is not None:
             self.transport.close()
 
     def _count_out(self) -> None:
         self._release()
-        if self._resting.forget(self):
-            self._count.leave(self.address, probe=self.is_probe)
+        if self._server.resting.forget(self):
+            self._server.count.leave(self.address, probe=self.is_probe)
 
     # -- the end -----------------------------------------------------------------------------------------------------
 
     def _refuse(self, stream: asyncio.Transport, answer: bytes) -> None:
-        if self._resting.refused.admit():
+        if self._server.resting.refused.admit():
             self._say_and_close(stream, answer)
         else:
             stream.write(answer)
@@ -250,8 +218,8 @@ class Connection(web.RequestHandler):
     def _say_and_close(self, stream: asyncio.Transport, answer: bytes) -> None:
         self.close()
         stream.write(answer)
-        self._lingering = Lingering(stream, self._limits, self._loop, stream.close)
-        self._large_bodies.join(self)
+        self._lingering = Lingering(stream, self._server.limits, self._loop, stream.close)
+        self._server.large_bodies.join(self)
 
     def close(self) -> None:
         """Stops taking requests, and ends a lingering close."""
@@ -266,10 +234,10 @@ class Connection(web.RequestHandler):
         """Reads and drops the rest of a request body that arrives after the answer, then closes the connection."""
         assert self.transport is not None
         ended = asyncio.Event()
-        self._lingering = Lingering(self.transport, self._limits, self._loop, ended.set)
+        self._lingering = Lingering(self.transport, self._server.limits, self._loop, ended.set)
         if content.exception() is None:
             content.read_nowait()  # what has come already
-        self._large_bodies.join(self)
+        self._server.large_bodies.join(self)
         self._resume_transport_reading()
         await ended.wait()
         self.force_close()
@@ -280,32 +248,32 @@ class Connection(web.RequestHandler):
         """Parses received bytes, and starts the deadline of a request head that is incomplete."""
         if self._lingering is not None:
             self._lingering.took(len(data))
-            self._large_bodies.end_turn(self)
+            self._server.large_bodies.end_turn(self)
             return
         if self._is_serving:  # the rest of a body, as a rule
             super().data_received(data)
             return
         if not self.has_asked and data.startswith(FRAME_START) and self.transport is not None:
-            self._metrics.refused("not HTTP")
+            self._server.metrics.refused("not HTTP")
             self.transport.close()
             return
         was_busy = self.is_busy
         super().data_received(data)
         if self.transport is None or self.transport.is_closing():
             return
-        self._resting.heard(self, self._loop.time())
+        self._server.resting.heard(self, self._loop.time())
         if self.is_busy:
             self.has_asked = True
-            self._heads.end(self)
+            self._server.heads.end(self)
             if not was_busy:
-                self.waits_since_s = self._now_s()
+                self.waits_since_s = self._server.now_s()
         else:
-            self._heads.begin(self)
+            self._server.heads.begin(self)
 
     def head_is_late(self) -> None:
         """Answers 408 if the request head did not arrive in time, and drops whatever the client still sends."""
         if not self.is_busy and self.transport is not None:
-            self._metrics.refused("slow head")
+            self._server.metrics.refused("slow head")
             self._say_and_close(self.transport, _LATE_HEAD)
 
     def begin(self, message: RawRequestMessage, payload: StreamReader) -> None:
@@ -314,8 +282,8 @@ class Connection(web.RequestHandler):
         """
         self._is_serving = True
         if int(message.headers.get(CONTENT_LENGTH, 0)) > LARGE_BYTES and not payload.is_eof():
-            self._large_bodies.join(self)
-            payload.on_eof(partial(self._large_bodies.leave, self))
+            self._server.large_bodies.join(self)
+            payload.on_eof(partial(self._server.large_bodies.leave, self))
 
     # -- turns of large bodies ---------------------------------------------------------------------------------------
 
@@ -346,8 +314,8 @@ class Connection(web.RequestHandler):
             return resp, is_lost
         finally:
             self._is_serving = False
-            self.waits_since_s = self._now_s()
-            self._resting.heard_again(self, self._loop.time())
+            self.waits_since_s = self._server.now_s()
+            self._server.resting.heard_again(self, self._loop.time())
 
     def handle_error(
         self,
@@ -385,41 +353,32 @@ class Server(web.Server):
     ) -> None:
         """`shares` limits how often an address may connect; `audit` records addresses that connect more often."""
         self._loop_used = asyncio.get_running_loop()
-        self._limits = limits
-        self._count = connections
-        self._resting = Resting(limits)
-        self._heads = HeadDeadlines(self._loop_used, limits.head_timeout_s)
-        self._large_bodies = LargeBodies(self._loop_used)
-        self._metrics = metrics
-        self._now_s = now_s
-        self._shares = shares
-        self._audit = audit
+        self.limits = limits
+        self.count = connections
+        self.resting = Resting(limits)
+        self.heads = HeadDeadlines(self._loop_used, limits.head_timeout_s)
+        self.large_bodies = LargeBodies(self._loop_used)
+        self.metrics = metrics
+        self.now_s = now_s
+        self.shares = shares
+        self.audit = audit
         super().__init__(serve, request_factory=self._new_request, handler_cancellation=True)
 
     def drain(self) -> None:
         """Makes every answer from now on the last one on its connection (`Connection: close`)."""
-        self._resting.is_draining = True
+        self.resting.is_draining = True
 
     async def wait_for_the_last(self, seconds_max: float) -> None:
         """Waits until no connection is open, `seconds_max` at most."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds_max):
-                while not self._resting.is_empty:
-                    await self._resting.one_left()
+                while not self.resting.is_empty:
+                    await self.resting.one_left()
 
     def __call__(self) -> Connection:
-        limits = self._limits
+        limits = self.limits
         return Connection(
             self,
-            self._count,
-            self._resting,
-            self._heads,
-            self._large_bodies,
-            self._metrics,
-            limits,
-            self._now_s,
-            self._shares,
-            self._audit,
             loop=self._loop_used,
             access_log=None,
             keepalive_timeout=limits.keepalive_s,
