@@ -4,42 +4,6 @@
 
 from __future__ import annotations
 
-from tidelog.broker.rest_consumers.requests import (
-    Assign,
-    CloseInstance,
-    CommitPositions,
-    CommittedFetched,
-    FetchCommitted,
-    InstanceRequest,
-    OffsetRefused,
-    OffsetsCommitted,
-    OpenInstance,
-    Partition,
-    Reading,
-    ReadRecords,
-    RecordsRead,
-    Seek,
-    SeekToEdge,
-    ShowReading,
-    Subscribe,
-)
+from tidelog.broker.rest_consumers import requests
 
-__all__ = [
-    "Assign",
-    "CloseInstance",
-    "CommitPositions",
-    "CommittedFetched",
-    "FetchCommitted",
-    "InstanceRequest",
-    "OffsetRefused",
-    "OffsetsCommitted",
-    "OpenInstance",
-    "Partition",
-    "ReadRecords",
-    "Reading",
-    "RecordsRead",
-    "Seek",
-    "SeekToEdge",
-    "ShowReading",
-    "Subscribe",
-]
+__all__ = ["requests"]

@@ -12,7 +12,7 @@ from typing import Final, Literal, TypeVar
 
 from msgspec import Raw, Struct, field
 
-from tidelog.broker.face.rest_consumers import Partition, Seek, Subscribe
+from tidelog.broker.face.rest_consumers import requests
 from tidelog.broker.http.json_body import Body, Ignored, OffsetNumber, PartitionNumber, milliseconds
 from tidelog.broker.http.params import shown
 from tidelog.model.errors import ConsumerConfigRefused, UnprocessableBody
@@ -124,7 +124,7 @@ class Subscription(Body):
     topics: list[str] | None = None
     topic_pattern: str | None = None
 
-    def to_request(self, group: str, instance: str) -> Subscribe:
+    def to_request(self, group: str, instance: str) -> requests.Subscribe:
         """Returns the request to subscribe. Raises `UnprocessableBody` unless there is either `topics` or
         `topic_pattern`."""
         if (self.topics is None) == (self.topic_pattern is None):
@@ -134,7 +134,7 @@ class Subscription(Body):
         if self.topics is not None and len(self.topics) > PARTITIONS_MAX:
             raise UnprocessableBody(f"{len(self.topics)} topics: name at most {PARTITIONS_MAX}, or a topic_pattern")
         topics = tuple(sorted({check_topic_name(topic) for topic in self.topics or ()}))
-        return Subscribe(group=group, instance=instance, topics=topics, pattern=self.topic_pattern or "")
+        return requests.Subscribe(group=group, instance=instance, topics=topics, pattern=self.topic_pattern or "")
 
 
 class SoughtOffset(PartitionNamed, kw_only=True):
@@ -157,11 +157,11 @@ class SoughtPositions(Body):
     offsets: list[SoughtOffset] | None = None
     timestamps: list[SoughtTime] | None = None
 
-    def to_request(self, group: str, instance: str) -> Seek:
+    def to_request(self, group: str, instance: str) -> requests.Seek:
         """Returns the request to seek. Raises `UnprocessableBody` if there are neither offsets nor timestamps."""
         if not (self.offsets or self.timestamps):
             raise UnprocessableBody("say offsets, or timestamps, to go on at")
-        return Seek(
+        return requests.Seek(
             group=group,
             instance=instance,
             offsets=tuple((*_partition(entry), entry.offset) for entry in self.offsets or ()),
@@ -236,7 +236,7 @@ class ConsumerCreated(Struct, frozen=True):
     base_uri: str
 
 
-def _partition(named: PartitionNamed) -> Partition:
+def _partition(named: PartitionNamed) -> requests.Partition:
     return check_topic_name(named.topic), named.partition
 
 

@@ -15,40 +15,12 @@ from typing import Final, TypeVar
 import msgspec
 from aiohttp import web
 
-from tidelog.broker.face.rest_consumers import (
-    Assign,
-    CloseInstance,
-    CommitPositions,
-    CommittedFetched,
-    FetchCommitted,
-    InstanceRequest,
-    OffsetRefused,
-    OffsetsCommitted,
-    OpenInstance,
-    Reading,
-    ReadRecords,
-    RecordsRead,
-    SeekToEdge,
-    ShowReading,
-    Subscribe,
-)
+from tidelog.broker.face.rest_consumers import requests
+from tidelog.broker.http import consumer_bodies as bodies
 from tidelog.broker.http import params
 from tidelog.broker.http.answers import json_answer, no_content, send_records
 from tidelog.broker.http.body import read_body
 from tidelog.broker.http.call import Call
-from tidelog.broker.http.consumer_bodies import (
-    CommittedListed,
-    CommittedShown,
-    ConsumerCreated,
-    NewConsumer,
-    OffsetsToCommit,
-    PartitionShown,
-    PartitionsNamed,
-    PartitionsShown,
-    SoughtPositions,
-    Subscription,
-    TopicsShown,
-)
 from tidelog.broker.http.context import Context
 from tidelog.broker.http.json_body import decode_body, json_decoder
 from tidelog.broker.http.media import Embedded, check_document, embedded_wanted
@@ -63,11 +35,11 @@ T = TypeVar("T")
 A = TypeVar("A", bound=msgspec.Struct)
 
 _HOST: Final = re.compile(r"[A-Za-z0-9._-]+(:[0-9]+)?|\[[0-9A-Fa-f:.]+\](:[0-9]+)?")
-_NEW: Final = json_decoder(NewConsumer)
-_SUBSCRIPTION: Final = json_decoder(Subscription)
-_PARTITIONS: Final = json_decoder(PartitionsNamed)
-_POSITIONS: Final = json_decoder(SoughtPositions)
-_OFFSETS: Final = json_decoder(OffsetsToCommit)
+_NEW: Final = json_decoder(bodies.NewConsumer)
+_SUBSCRIPTION: Final = json_decoder(bodies.Subscription)
+_PARTITIONS: Final = json_decoder(bodies.PartitionsNamed)
+_POSITIONS: Final = json_decoder(bodies.SoughtPositions)
+_OFFSETS: Final = json_decoder(bodies.OffsetsToCommit)
 
 # -- its life --------------------------------------------------------------------------------------------------------
 
@@ -77,8 +49,8 @@ async def create(context: Context, call: Call) -> web.StreamResponse:
     sent = await _optional_body(context, call, _NEW)
     config, consumers = context.face.cluster.config, context.face.rest_consumers
     group = check_group_name(call.path["group"])
-    body = NewConsumer() if sent is None else sent
-    request = OpenInstance(
+    body = bodies.NewConsumer() if sent is None else sent
+    request = requests.OpenInstance(
         group=group,
         instance=body.named(consumers.new_name()),
         settings=body.to_settings(
@@ -91,12 +63,12 @@ async def create(context: Context, call: Call) -> web.StreamResponse:
         await call.share.mutate(1)  # its group begins with it, as a rule
     await _send(context, call, request)
     base_uri = f"{context.scheme}://{_host(context, call)}/consumers/{group}/instances/{request.instance}"
-    return json_answer(ConsumerCreated(request.instance, base_uri), content_type=ANSWER_TYPE)
+    return json_answer(bodies.ConsumerCreated(request.instance, base_uri), content_type=ANSWER_TYPE)
 
 
 async def delete(context: Context, call: Call) -> web.StreamResponse:
     """Deletes a consumer instance; its partitions are reassigned at once."""
-    return await _done(context, call, CloseInstance)
+    return await _done(context, call, requests.CloseInstance)
 
 
 # -- what it reads ---------------------------------------------------------------------------------------------------
@@ -112,28 +84,28 @@ async def subscribe(context: Context, call: Call) -> web.StreamResponse:
 
 async def get_subscription(context: Context, call: Call) -> web.StreamResponse:
     """Returns the topics that an instance has subscribed to."""
-    shown = await _ask(context, call, Reading, ShowReading(**_named(call)))
-    return json_answer(TopicsShown(list(shown.topics)), content_type=ANSWER_TYPE)
+    shown = await _ask(context, call, requests.Reading, requests.ShowReading(**_named(call)))
+    return json_answer(bodies.TopicsShown(list(shown.topics)), content_type=ANSWER_TYPE)
 
 
 async def unsubscribe(context: Context, call: Call) -> web.StreamResponse:
     """Ends the subscription or assignment of an instance, which then reads nothing."""
-    return await _done(context, call, Subscribe)
+    return await _done(context, call, requests.Subscribe)
 
 
 async def assign(context: Context, call: Call) -> web.StreamResponse:
     """Assigns partitions to an instance without group membership, in place of its previous ones."""
     sent = await _body(context, call, _PARTITIONS)
     context.require(call, Operation.READ, "Topic", [partition.topic for partition in sent.partitions])
-    await _send(context, call, Assign(**_named(call), partitions=sent.listed()))
+    await _send(context, call, requests.Assign(**_named(call), partitions=sent.listed()))
     return no_content()
 
 
 async def get_assignments(context: Context, call: Call) -> web.StreamResponse:
     """Returns the partitions assigned to an instance, by subscription or by assignment."""
-    shown = await _ask(context, call, Reading, ShowReading(**_named(call)))
-    partitions = [PartitionShown(*partition) for partition in pairs(shown.partitions)]
-    return json_answer(PartitionsShown(partitions), content_type=ANSWER_TYPE)
+    shown = await _ask(context, call, requests.Reading, requests.ShowReading(**_named(call)))
+    partitions = [bodies.PartitionShown(*partition) for partition in pairs(shown.partitions)]
+    return json_answer(bodies.PartitionsShown(partitions), content_type=ANSWER_TYPE)
 
 
 # -- where it is -----------------------------------------------------------------------------------------------------
@@ -161,7 +133,7 @@ async def seek_to_end(context: Context, call: Call) -> web.StreamResponse:
 async def _seek_to_edge(context: Context, call: Call, *, is_end: bool) -> web.StreamResponse:
     sent = await _body(context, call, _PARTITIONS)
     context.require(call, Operation.READ, "Topic", [partition.topic for partition in sent.partitions])
-    await _send(context, call, SeekToEdge(**_named(call), partitions=sent.listed(), is_end=is_end))
+    await _send(context, call, requests.SeekToEdge(**_named(call), partitions=sent.listed(), is_end=is_end))
     return no_content()
 
 
@@ -176,7 +148,7 @@ async def get_records(context: Context, call: Call) -> web.StreamResponse:
         await _check_reading(context, call)
     wait_s = call.duration_s(context, "timeout", limits.request_timeout_ms_max)
     bytes_max = context.face.cluster.config.consumer_request_max_bytes
-    request = ReadRecords(
+    request = requests.ReadRecords(
         **_named(call),
         attempt=consumers.new_attempt(),
         wait_ms=round(wait_s * 1000) if "timeout" in call.query else None,
@@ -190,7 +162,7 @@ async def get_records(context: Context, call: Call) -> web.StreamResponse:
         if answer is None:  # this broker shuts down
             consumers.abandon(request)
             return json_answer([], content_type=(embedded or Embedded.BINARY).value)
-        assert isinstance(answer.message, RecordsRead)
+        assert isinstance(answer.message, requests.RecordsRead)
         form = Embedded[answer.message.format.upper()]
         return await send_records(context, call, answer.body, _lost_header(answer.message), form.value)
     except BaseException:
@@ -202,7 +174,7 @@ async def _check_reading(context: Context, call: Call) -> None:
     """Raises `NotAuthorized` unless the caller may read the topics of the instance. Its subscription alone is no proof:
     it may be another caller's, or from before the right was withdrawn.
     """
-    reading = await _ask(context, call, Reading, ShowReading(**_named(call)))
+    reading = await _ask(context, call, requests.Reading, requests.ShowReading(**_named(call)))
     topics = [*reading.topics, *(partition.topic for partition in reading.partitions)]
     context.require(call, Operation.READ, "Topic", topics)
 
@@ -214,7 +186,7 @@ def _check_subscription(context: Context, call: Call, topics: Sequence[str], pat
     context.require(call, Operation.READ, "Topic", [*topics, *([ANY_NAME] if pattern else ())])
 
 
-def _lost_header(read: RecordsRead) -> dict[str, str]:
+def _lost_header(read: requests.RecordsRead) -> dict[str, str]:
     """Returns the response header with the accepted losses (ranges of lost offsets) that the read skipped, by
     partition.
     """
@@ -243,9 +215,12 @@ async def commit(context: Context, call: Call) -> web.StreamResponse:
     offsets = None if sent is None else sent.to_offsets(offset_is_next=is_next)
     context.require(call, Operation.READ, "Topic", [offset.topic for offset in offsets or ()])
     committed = await _ask(
-        context, call, OffsetsCommitted, CommitPositions(**_named(call), offsets=offsets, is_async=is_async)
+        context,
+        call,
+        requests.OffsetsCommitted,
+        requests.CommitPositions(**_named(call), offsets=offsets, is_async=is_async),
     )
-    refused: list[OffsetRefused] = list(committed.refused)
+    refused: list[requests.OffsetRefused] = list(committed.refused)
     return json_answer(refused, content_type=ANSWER_TYPE)
 
 
@@ -255,11 +230,14 @@ async def get_offsets(context: Context, call: Call) -> web.StreamResponse:
     if sent is None:
         raise UnknownPartition('say in the body of which partitions: {"partitions": [{"topic", "partition"}]}')
     context.require(call, Operation.DESCRIBE, "Topic", [partition.topic for partition in sent.partitions])
-    committed = await _ask(context, call, CommittedFetched, FetchCommitted(**_named(call), partitions=sent.listed()))
+    committed = await _ask(
+        context, call, requests.CommittedFetched, requests.FetchCommitted(**_named(call), partitions=sent.listed())
+    )
     offsets = [
-        CommittedShown(offset.topic, offset.partition, offset.offset, offset.metadata) for offset in committed.offsets
+        bodies.CommittedShown(offset.topic, offset.partition, offset.offset, offset.metadata)
+        for offset in committed.offsets
     ]
-    return json_answer(CommittedListed(offsets), content_type=ANSWER_TYPE)
+    return json_answer(bodies.CommittedListed(offsets), content_type=ANSWER_TYPE)
 
 
 # -- what they share -------------------------------------------------------------------------------------------------
@@ -281,19 +259,19 @@ async def _optional_body(context: Context, call: Call, decoder: msgspec.json.Dec
     return decode_body(decoder, body)
 
 
-async def _done(context: Context, call: Call, kind: Callable[..., InstanceRequest]) -> web.StreamResponse:
+async def _done(context: Context, call: Call, kind: Callable[..., requests.InstanceRequest]) -> web.StreamResponse:
     await read_body(context, call, context.limits.json_bytes_max, is_optional=True)
     await _send(context, call, kind(**_named(call)))
     return no_content()
 
 
-async def _ask(context: Context, call: Call, kind: type[A], request: InstanceRequest) -> A:
+async def _ask(context: Context, call: Call, kind: type[A], request: requests.InstanceRequest) -> A:
     answer = (await _send(context, call, request)).message
     assert isinstance(answer, kind)
     return answer
 
 
-async def _send(context: Context, call: Call, request: InstanceRequest, *, wait_s: float = 0.0) -> Answer:
+async def _send(context: Context, call: Call, request: requests.InstanceRequest, *, wait_s: float = 0.0) -> Answer:
     """Sends a request to the broker that keeps the instance, in the name of the caller if access control is on and it
     is no super user.
     """

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from tidelog.broker.face.records import RecordShown
-from tidelog.broker.face.rest_consumers import OffsetRefused
+from tidelog.broker.face.rest_consumers import requests
 from tidelog.broker.face.shedding import RequestClass
 from tidelog.broker.http import (
     acls_v3,
@@ -296,7 +296,7 @@ CONSUMERS: Final = (
     _consumer("GET", f"{_INSTANCE}/records", consumers_v2.get_records, None, list[RecordShown], _READ_INSTANCE,
               _V2_READ, _WAITS),
     _consumer("POST", f"{_INSTANCE}/offsets", consumers_v2.commit, consumer_bodies.OffsetsToCommit,
-              list[OffsetRefused], _COMMIT, is_vital=True),
+              list[requests.OffsetRefused], _COMMIT, is_vital=True),
     _consumer("GET", f"{_INSTANCE}/offsets", consumers_v2.get_offsets, consumer_bodies.PartitionsNamed,
               consumer_bodies.CommittedListed),
 )  # fmt: skip

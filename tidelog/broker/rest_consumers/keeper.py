@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Final
 
+from tidelog.broker.rest_consumers import requests
 from tidelog.broker.rest_consumers.beginnings import Beginnings
 from tidelog.broker.rest_consumers.commits import Commits
 from tidelog.broker.rest_consumers.instance import Instance
@@ -14,22 +15,6 @@ from tidelog.broker.rest_consumers.membership import Membership
 from tidelog.broker.rest_consumers.reading import Partitions
 from tidelog.broker.rest_consumers.reads import Reads
 from tidelog.broker.rest_consumers.registry import Registry
-from tidelog.broker.rest_consumers.requests import (
-    Assign,
-    CloseInstance,
-    CommitPositions,
-    CommittedFetched,
-    FetchCommitted,
-    InstanceRequest,
-    OffsetsCommitted,
-    OpenInstance,
-    Reading,
-    ReadRecords,
-    Seek,
-    SeekToEdge,
-    ShowReading,
-    Subscribe,
-)
 from tidelog.broker.rest_consumers.turns import Turns
 from tidelog.groups.patterns import matcher
 from tidelog.model.errors import (
@@ -78,38 +63,38 @@ class Keeper:
         self._topics = topics
         self._commits_under_way: dict[asyncio.Task[None], None] = {}
 
-    async def answer(self, request: InstanceRequest) -> Answer:
+    async def answer(self, request: requests.InstanceRequest) -> Answer:
         """Executes the request and returns its answer. Raises the errors named at the request's class, and
         `CoordinatorNotAvailable` if this broker does not coordinate the instance's group.
         """
         match request:
-            case OpenInstance():
+            case requests.OpenInstance():
                 return await self._open(request)
-            case CloseInstance():
+            case requests.CloseInstance():
                 async with self._turns.of(request) as instance:
                     await self.close(instance, is_wanted=True)
-            case Subscribe():
+            case requests.Subscribe():
                 await self._subscribe(request)
-            case Assign():
+            case requests.Assign():
                 await self._assign(request)
-            case ReadRecords():
+            case requests.ReadRecords():
                 return await self._reads.read(request)
-            case CommitPositions():
+            case requests.CommitPositions():
                 return Answer(await self._commit(request))
             case _:
                 return await self._answer_small(request)
         return Answer()
 
-    async def _answer_small(self, request: InstanceRequest) -> Answer:
+    async def _answer_small(self, request: requests.InstanceRequest) -> Answer:
         async with self._turns.of(request) as instance:
             match request:
-                case ShowReading():
-                    return Answer(Reading(self._subscribed(instance), instance.owned))
-                case Seek():
+                case requests.ShowReading():
+                    return Answer(requests.Reading(self._subscribed(instance), instance.owned))
+                case requests.Seek():
                     await self._beginnings.seek(instance, request)
-                case SeekToEdge():
+                case requests.SeekToEdge():
                     await self._beginnings.seek_to_edge(instance, request)
-                case FetchCommitted():
+                case requests.FetchCommitted():
                     return Answer(await self._committed(instance, request))
                 case _:
                     raise AssertionError(f"no answer is known to {request!r}")
@@ -117,7 +102,7 @@ class Keeper:
 
     # -- its life -----------------------------------------------------------------------------------------------------
 
-    async def _open(self, request: OpenInstance) -> Answer:
+    async def _open(self, request: requests.OpenInstance) -> Answer:
         self._registry.require_room()
         home = self._registry.home(request.group)
         instance = Instance(request.group, request.instance, home)
@@ -168,7 +153,7 @@ class Keeper:
 
     # -- what it reads ------------------------------------------------------------------------------------------------
 
-    async def _subscribe(self, request: Subscribe) -> None:
+    async def _subscribe(self, request: requests.Subscribe) -> None:
         async with self._turns.of(request) as instance:
             if not (request.topics or request.pattern):
                 await self._commits.keep_unasked(instance, instance.positions.processed())
@@ -185,7 +170,7 @@ class Keeper:
                 instance.positions.have(())
             instance.wake()
 
-    async def _assign(self, request: Assign) -> None:
+    async def _assign(self, request: requests.Assign) -> None:
         for topic, number in pairs(request.partitions):
             with suppress(LeaderNotAvailable):
                 self._partitions.partition(topic, number)
@@ -225,7 +210,7 @@ class Keeper:
 
     # -- committed offsets --------------------------------------------------------------------------------------------
 
-    async def _commit(self, request: CommitPositions) -> OffsetsCommitted:
+    async def _commit(self, request: requests.CommitPositions) -> requests.OffsetsCommitted:
         if not request.is_async:
             return await self._commit_now(request)
         if len(self._commits_under_way) >= ASYNC_COMMITS_MAX:
@@ -235,22 +220,22 @@ class Keeper:
         task = asyncio.get_running_loop().create_task(self._commit_untold(request))
         self._commits_under_way[task] = None
         task.add_done_callback(self._commits_under_way.pop)
-        return OffsetsCommitted()
+        return requests.OffsetsCommitted()
 
-    async def _commit_untold(self, request: CommitPositions) -> None:
+    async def _commit_untold(self, request: requests.CommitPositions) -> None:
         with suppress(TidelogError):
             await self._commit_now(request)
 
-    async def _commit_now(self, request: CommitPositions) -> OffsetsCommitted:
+    async def _commit_now(self, request: requests.CommitPositions) -> requests.OffsetsCommitted:
         async with self._turns.of(request) as instance:
             if request.offsets is None:
                 return await self._commits.keep_returned(instance)
             return await self._commits.keep(instance, request.offsets)
 
-    async def _committed(self, instance: Instance, request: FetchCommitted) -> CommittedFetched:
+    async def _committed(self, instance: Instance, request: requests.FetchCommitted) -> requests.CommittedFetched:
         asked = FetchOffsets(group=instance.group, partitions=request.partitions)
         found = await instance.ask(OffsetsAnswer, asked)
-        return CommittedFetched(tuple(kept for kept in found.offsets if kept.offset != NO_OFFSET))
+        return requests.CommittedFetched(tuple(kept for kept in found.offsets if kept.offset != NO_OFFSET))
 
     async def stop(self) -> None:
         """Cancels the asynchronous commits that are under way."""

@@ -21,24 +21,9 @@ from typing import Final
 import msgspec
 
 from tidelog.broker.partitions.led_partition import LedPartition
+from tidelog.broker.routing import forwarding_messages as messages
 from tidelog.broker.routing.bulk_calls import wait_for_local_change
 from tidelog.broker.routing.fan_out import offsets_at
-from tidelog.broker.routing.forwarding_messages import (
-    Addressed,
-    BatchesRead,
-    Fingerprints,
-    ForwardChangeWait,
-    ForwardDataWait,
-    ForwardDeletion,
-    ForwardFingerprints,
-    ForwardOffsets,
-    ForwardProduce,
-    ForwardRead,
-    OffsetsEntry,
-    OffsetsFound,
-    Produced,
-    Refusal,
-)
 from tidelog.broker.routing.leader_lookup import LeaderLookup
 from tidelog.broker.runtime.budget import ByteBudget
 from tidelog.broker.runtime.purgatory import Purgatory
@@ -67,26 +52,26 @@ class ForwardedRequests:
     async def handle(self, message: msgspec.Struct, payload: memoryview) -> Answer:
         """Answers one forwarded request. Raises the `TidelogError` that the forwarding broker returns to its client."""
         match message:
-            case ForwardProduce():
+            case messages.ForwardProduce():
                 return await self._produce(message, payload)
-            case ForwardDeletion():
+            case messages.ForwardDeletion():
                 return await self._delete(message)
-            case ForwardRead():
+            case messages.ForwardRead():
                 return await self._read(message)
-            case ForwardDataWait():
+            case messages.ForwardDataWait():
                 return await self._wait_for_data(message)
-            case ForwardChangeWait():
+            case messages.ForwardChangeWait():
                 return await self._wait_for_change(message)
-            case ForwardOffsets():
+            case messages.ForwardOffsets():
                 return await self._find_offsets(message)
-            case ForwardFingerprints():
+            case messages.ForwardFingerprints():
                 return await self._find_fingerprints(message)
             case _:
                 raise InvalidRequest(f"{type(message).__name__} is not a request about a partition")
 
     # -- one partition -----------------------------------------------------------------------------------------------
 
-    async def _produce(self, message: ForwardProduce, payload: memoryview) -> Answer:
+    async def _produce(self, message: messages.ForwardProduce, payload: memoryview) -> Answer:
         deadline_s = _deadline_s(message.timeout_ms)
         partition = await self.led(message.partition, deadline_s)
         size = len(payload)
@@ -106,7 +91,7 @@ class ForwardedRequests:
         finally:
             self._budget.give_back(size)
         return Answer(
-            Produced(
+            messages.Produced(
                 receipt.batches,
                 receipt.leader_epoch,
                 receipt.acked_by,
@@ -115,16 +100,16 @@ class ForwardedRequests:
             )
         )
 
-    async def _delete(self, message: ForwardDeletion) -> Answer:
+    async def _delete(self, message: messages.ForwardDeletion) -> Answer:
         deadline_s = _deadline_s(message.timeout_ms)
         partition = await self.led(message.partition, deadline_s)
         await partition.delete_records(message.offset, deadline_s=deadline_s)
         return Answer()
 
-    async def _read(self, request: ForwardRead) -> Answer:
+    async def _read(self, request: messages.ForwardRead) -> Answer:
         partition = await self.led(request.partition, _deadline_s(request.timeout_ms))
         fetched = await partition.read(request.offset, bytes_max=min(request.bytes_max, READ_BYTES_MAX))
-        message = BatchesRead(
+        message = messages.BatchesRead(
             fetched.next_offset,
             fetched.log_start_offset,
             fetched.high_watermark,
@@ -135,7 +120,7 @@ class ForwardedRequests:
         )
         return Answer(message, (fetched.data,) if fetched.data else ())
 
-    async def _wait_for_data(self, message: ForwardDataWait) -> Answer:
+    async def _wait_for_data(self, message: messages.ForwardDataWait) -> Answer:
         deadline_s = _deadline_s(message.timeout_ms)
         partition = await self.led(message.partition, deadline_s)
         await partition.wait_for_data(message.offset, bytes_min=message.bytes_min, deadline_s=deadline_s)
@@ -143,7 +128,7 @@ class ForwardedRequests:
 
     # -- many partitions ---------------------------------------------------------------------------------------------
 
-    async def _wait_for_change(self, message: ForwardChangeWait) -> Answer:
+    async def _wait_for_change(self, message: messages.ForwardChangeWait) -> Answer:
         deadline_s = _deadline_s(message.timeout_ms)
         partitions = await self._led_of_many([addressed for addressed, _ in message.known], deadline_s)
         ends: list[tuple[LedPartition, int]] = []
@@ -154,7 +139,7 @@ class ForwardedRequests:
         await wait_for_local_change(ends, self._purgatory, deadline_s)
         return Answer()
 
-    async def _find_offsets(self, message: ForwardOffsets) -> Answer:
+    async def _find_offsets(self, message: messages.ForwardOffsets) -> Answer:
         deadline_s = _deadline_s(message.timeout_ms)
         partitions = await self._led_of_many([addressed for addressed, _ in message.asked], deadline_s)
         entries = []
@@ -162,15 +147,15 @@ class ForwardedRequests:
             entries.append(await _offsets_entry(partition, timestamp_ms, deadline_s))
             if timestamp_ms is not None:
                 await asyncio.sleep(0)  # a look-up opens batches; others get their turn between two
-        return Answer(OffsetsFound(entries))
+        return Answer(messages.OffsetsFound(entries))
 
-    async def _find_fingerprints(self, message: ForwardFingerprints) -> Answer:
+    async def _find_fingerprints(self, message: messages.ForwardFingerprints) -> Answer:
         partitions = await self._led_of_many(message.partitions, _deadline_s(message.timeout_ms))
         producer_id = ProducerId(message.producer_id)
         return Answer(
-            Fingerprints(
+            messages.Fingerprints(
                 [
-                    Refusal.of(partition)
+                    messages.Refusal.of(partition)
                     if isinstance(partition, TidelogError)
                     else await partition.fingerprint_of(producer_id)
                     for partition in partitions
@@ -180,7 +165,7 @@ class ForwardedRequests:
 
     # -- which partitions --------------------------------------------------------------------------------------------
 
-    async def led(self, addressed: Addressed, deadline_s: float) -> LedPartition:
+    async def led(self, addressed: messages.Addressed, deadline_s: float) -> LedPartition:
         """Returns a partition that this broker leads, in the epoch that the sender names or a later one. Raises
         `NotLeader`, or another definite error.
         """
@@ -190,7 +175,7 @@ class ForwardedRequests:
         return partition
 
     async def _led_of_many(
-        self, addresses: Sequence[Addressed], deadline_s: float
+        self, addresses: Sequence[messages.Addressed], deadline_s: float
     ) -> list[LedPartition | TidelogError]:
         """Returns each partition, or the error why it is not served here. Waits for this broker's metadata if the
         sender's are newer, and for logs that are being opened.
@@ -213,7 +198,7 @@ class ForwardedRequests:
             partitions = [self._find(addressed) for addressed in addresses]
         return partitions
 
-    def _find(self, addressed: Addressed) -> LedPartition | TidelogError:
+    def _find(self, addressed: messages.Addressed) -> LedPartition | TidelogError:
         topic_id = TopicId(addressed.topic_id)
         try:
             info = self._lookup.find_again(addressed.topic, topic_id, addressed.partition)
@@ -240,16 +225,16 @@ def _is_error(partition: LedPartition | TidelogError) -> bool:
 
 async def _offsets_entry(
     partition: LedPartition | TidelogError, timestamp_ms: int | None, deadline_s: float
-) -> OffsetsEntry:
+) -> messages.OffsetsEntry:
     if isinstance(partition, TidelogError):
-        return OffsetsEntry(refusal=Refusal.of(partition))
+        return messages.OffsetsEntry(refusal=messages.Refusal.of(partition))
     try:
         await partition.wait_for_end(deadline_s)
         offsets = await offsets_at(partition, timestamp_ms)
     except TidelogError as error:
-        return OffsetsEntry(refusal=Refusal.of(error))
+        return messages.OffsetsEntry(refusal=messages.Refusal.of(error))
     extent = offsets.extent
-    return OffsetsEntry(
+    return messages.OffsetsEntry(
         extent.log_start_offset,
         extent.high_watermark,
         extent.log_end_offset,

@@ -16,21 +16,7 @@ import msgspec
 
 from tidelog.broker.partitions.partition_handle import Extent, FetchedBatches, Offsets
 from tidelog.broker.partitions.proposals import ProduceReceipt
-from tidelog.broker.routing.forwarding_messages import (
-    Addressed,
-    BatchesRead,
-    Fingerprints,
-    ForwardChangeWait,
-    ForwardDataWait,
-    ForwardDeletion,
-    ForwardFingerprints,
-    ForwardOffsets,
-    ForwardProduce,
-    ForwardRead,
-    OffsetsFound,
-    Produced,
-    Refusal,
-)
+from tidelog.broker.routing import forwarding_messages as messages
 from tidelog.model.batch_header import RecordBatch
 from tidelog.model.errors import Overloaded, TidelogError
 from tidelog.model.ids import ProducerId
@@ -94,22 +80,22 @@ class PeerLeader:
     node_id: int
     waits: Waits
 
-    async def wait_for_change(self, known: Sequence[tuple[Addressed, int]], deadline_s: float) -> None:
+    async def wait_for_change(self, known: Sequence[tuple[messages.Addressed, int]], deadline_s: float) -> None:
         """Waits until a high watermark differs from the one given, a partition has an error, or the deadline (loop
         time).
         """
         with self.waits:
-            await self.ask(ForwardChangeWait(list(known), _timeout_ms(deadline_s)), deadline_s)
+            await self.ask(messages.ForwardChangeWait(list(known), _timeout_ms(deadline_s)), deadline_s)
 
     async def offsets(
-        self, asked: Sequence[tuple[Addressed, int | None]], deadline_s: float
+        self, asked: Sequence[tuple[messages.Addressed, int | None]], deadline_s: float
     ) -> list[Offsets | TidelogError]:
         """Returns for each partition its extent and, with a timestamp (ms), the first record of that time or later; or
         its error.
         """
-        answer = await self.ask(ForwardOffsets(list(asked), _timeout_ms(deadline_s)), deadline_s)
+        answer = await self.ask(messages.ForwardOffsets(list(asked), _timeout_ms(deadline_s)), deadline_s)
         offsets: list[Offsets | TidelogError] = []
-        for entry in _expect(OffsetsFound, answer).entries:
+        for entry in _expect(messages.OffsetsFound, answer).entries:
             if entry.refusal is not None:
                 offsets.append(entry.refusal.to_error())
                 continue
@@ -120,15 +106,16 @@ class PeerLeader:
         return offsets
 
     async def fingerprints(
-        self, partitions: Sequence[Addressed], producer_id: ProducerId, deadline_s: float
+        self, partitions: Sequence[messages.Addressed], producer_id: ProducerId, deadline_s: float
     ) -> list[int | TidelogError | None]:
         """Returns for each partition the fingerprint of the request that was appended under an idempotency key, None,
         or an error.
         """
-        message = ForwardFingerprints(list(partitions), producer_id, _timeout_ms(deadline_s))
-        fingerprints = _expect(Fingerprints, await self.ask(message, deadline_s)).found
+        message = messages.ForwardFingerprints(list(partitions), producer_id, _timeout_ms(deadline_s))
+        fingerprints = _expect(messages.Fingerprints, await self.ask(message, deadline_s)).found
         return [
-            fingerprint.to_error() if isinstance(fingerprint, Refusal) else fingerprint for fingerprint in fingerprints
+            fingerprint.to_error() if isinstance(fingerprint, messages.Refusal) else fingerprint
+            for fingerprint in fingerprints
         ]
 
     async def ask(self, message: msgspec.Struct, deadline_s: float, payload: Sequence[Buffer] = ()) -> Answer:
@@ -146,7 +133,7 @@ class PeerPartition:
     """
 
     peer: PeerLeader
-    addressed: Addressed
+    addressed: messages.Addressed
     deadline_s: float
 
     async def produce(
@@ -162,9 +149,11 @@ class PeerPartition:
         """Forwards a produce request to the leader, without copying the batches. Parameters as of
         `LedPartition.produce`.
         """
-        message = ForwardProduce(self.addressed, acks, _timeout_ms(deadline_s), idempotency, expected_end, is_own)
+        message = messages.ForwardProduce(
+            self.addressed, acks, _timeout_ms(deadline_s), idempotency, expected_end, is_own
+        )
         answer = await self.peer.ask(message, deadline_s, [batch.data for batch in batches])
-        produced = _expect(Produced, answer)
+        produced = _expect(messages.Produced, answer)
         return ProduceReceipt(
             list(produced.batches),
             produced.leader_epoch,
@@ -175,13 +164,13 @@ class PeerPartition:
 
     async def delete_records(self, offset: int, *, deadline_s: float) -> None:
         """Forwards a deletion of the committed records below `offset` to the leader."""
-        await self.peer.ask(ForwardDeletion(self.addressed, offset, _timeout_ms(deadline_s)), deadline_s)
+        await self.peer.ask(messages.ForwardDeletion(self.addressed, offset, _timeout_ms(deadline_s)), deadline_s)
 
     async def read(self, offset: int, *, bytes_max: int) -> FetchedBatches:
         """Forwards a read to the leader and returns committed batches from the one with `offset` on."""
-        message = ForwardRead(self.addressed, offset, bytes_max, _timeout_ms(self.deadline_s))
+        message = messages.ForwardRead(self.addressed, offset, bytes_max, _timeout_ms(self.deadline_s))
         answer = await self.peer.ask(message, self.deadline_s)
-        read = _expect(BatchesRead, answer)
+        read = _expect(messages.BatchesRead, answer)
         return FetchedBatches(
             answer.body,
             read.next_offset,
@@ -198,7 +187,7 @@ class PeerPartition:
         time).
         """
         with self.peer.waits:
-            message = ForwardDataWait(self.addressed, offset, bytes_min, _timeout_ms(deadline_s))
+            message = messages.ForwardDataWait(self.addressed, offset, bytes_min, _timeout_ms(deadline_s))
             await self.peer.ask(message, deadline_s)
 
 
