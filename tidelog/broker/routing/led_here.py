@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TypeVar, Unpack
 
 from tidelog.broker.partitions.led_partition import LedPartition
 from tidelog.broker.partitions.partition_handle import FetchedBatches, PartitionHandle
 from tidelog.broker.partitions.proposals import ProduceReceipt
-from tidelog.broker.routing.remote_partition import RemotePartition
+from tidelog.broker.routing.remote_partition import ProduceOptions, RemotePartition
 from tidelog.model.batch_header import RecordBatch
 from tidelog.model.errors import NotLeader
 from tidelog.model.ids import ProducerId
@@ -35,29 +35,11 @@ class LedHere(RemotePartition):
         except NotLeader:
             return await question(RemotePartition(self.calls, self.target, self.config))
 
-    async def produce(
-        self,
-        batches: list[RecordBatch],
-        *,
-        acks: int,
-        deadline_s: float,
-        idempotency: tuple[ProducerId, int] | None = None,
-        expected_end: int | None = None,
-        is_own: bool = False,
-    ) -> ProduceReceipt:
+    async def produce(self, batches: list[RecordBatch], **options: Unpack[ProduceOptions]) -> ProduceReceipt:
         """Appends batches at the leader, here or, after a change of leader, elsewhere. Parameters and errors are those
         of `LedPartition.produce`.
         """
-        return await self._ask(
-            lambda leader: leader.produce(
-                batches,
-                acks=acks,
-                deadline_s=deadline_s,
-                idempotency=idempotency,
-                expected_end=expected_end,
-                is_own=is_own,
-            )
-        )
+        return await self._ask(lambda leader: leader.produce(batches, **options))
 
     async def delete_records(self, offset: int, *, deadline_s: float) -> None:
         """Deletes committed records below `offset` at the leader. Raises as `LedPartition.delete_records`."""

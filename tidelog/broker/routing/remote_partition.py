@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NotRequired, TypedDict, Unpack
 
 from tidelog.broker.partitions.partition_handle import Extent, FetchedBatches, Offsets
 from tidelog.broker.partitions.proposals import ProduceReceipt
@@ -21,6 +21,16 @@ from tidelog.model.ids import ProducerId, TopicId
 
 READ_PATIENCE_S: Final = 5.0
 """Seconds for which a read looks for a leader. After that a client that did not ask to wait gets a 503."""
+
+
+class ProduceOptions(TypedDict):
+    """The keyword arguments of `LedPartition.produce`, which handles pass on to the leader."""
+
+    acks: int
+    deadline_s: float
+    idempotency: NotRequired[tuple[ProducerId, int] | None]
+    expected_end: NotRequired[int | None]
+    is_own: NotRequired[bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,32 +53,17 @@ class RemotePartition:
     def partition(self) -> int:
         return self.target.partition
 
-    async def produce(
-        self,
-        batches: list[RecordBatch],
-        *,
-        acks: int,
-        deadline_s: float,
-        idempotency: tuple[ProducerId, int] | None = None,
-        expected_end: int | None = None,
-        is_own: bool = False,
-    ) -> ProduceReceipt:
+    async def produce(self, batches: list[RecordBatch], **options: Unpack[ProduceOptions]) -> ProduceReceipt:
         """Appends batches at the leader; parameters as of `LedPartition.produce`. After an unknown outcome it is
         repeated only if the partition recognises duplicates, by producer ids or an idempotency key.
         """
         return await self.calls.reach(
             self.target,
-            lambda leader: leader.produce(
-                batches,
-                acks=acks,
-                deadline_s=deadline_s,
-                idempotency=idempotency,
-                expected_end=expected_end,
-                is_own=is_own,
-            ),
-            deadline_s,
+            lambda leader: leader.produce(batches, **options),
+            options["deadline_s"],
             appends=True,
-            is_repeatable=idempotency is not None or all(batch.header.producer_id >= 0 for batch in batches),
+            is_repeatable=options.get("idempotency") is not None
+            or all(batch.header.producer_id >= 0 for batch in batches),
         )
 
     async def delete_records(self, offset: int, *, deadline_s: float) -> None:
