@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 import msgspec
@@ -21,6 +22,7 @@ ASK_S: Final = 5.0
 """Seconds to wait for the answer of the group coordinator, which is on the same broker."""
 
 
+@dataclass(slots=True, eq=False)
 class Instance:
     """A REST consumer instance in memory. Requests hold its lock (`async with instance`) one at a time; a read that
     waits for records releases it.
@@ -28,58 +30,36 @@ class Instance:
     An idle instance is only this object: it has no task, no timer and no fetch.
     """
 
-    __slots__ = (
-        "_lock",
-        "_waiter",
-        "_waiting",
-        "changes",
-        "description",
-        "group",
-        "home",
-        "is_deleted",
-        "is_dirty",
-        "is_gone",
-        "lives",
-        "member_epoch",
-        "name",
-        "positions",
-        "read",
-        "spoken_s",
-        "turn",
-        "used_s",
-    )
-
-    def __init__(self, group: str, name: str, home: Coordinator) -> None:
-        self.group = group
-        self.name = name
-        self.home = home
-        """The group coordinator that keeps the instance. If the group gets another coordinator object, a new `Instance`
-        is made from the instance's record.
-        """
-        self.description: InstanceDescription | None = None
-        """The settings, subscription and assignment from the instance's record; None until the record has been read."""
-        self.positions = Positions()
-        self.lives: dict[str, TopicId] = {}
-        """Topic ids of the topics read, by name. A position is void if the topic was deleted and created again."""
-        self.member_epoch = JOIN
-        self.used_s = 0.0
-        """Loop time of the last request for the instance."""
-        self.spoken_s = 0.0
-        """Loop time of the last heartbeat of the instance's group member."""
-        self.is_dirty = False
-        """True if the group has changed since the instance's member sent its last heartbeat."""
-        self.is_gone = False
-        """True once the instance was deleted, or its coordinator has moved to another broker."""
-        self.is_deleted = False
-        self.turn = 0
-        """Number of looks for records so far, which rotates the partition that is tried first."""
-        self.read = ""
-        """Attempt id of the latest read; a waiting read with another attempt id ends."""
-        self.changes = 0
-        """Number of wake-ups of the waiting read so far; it looks for records again after each."""
-        self._lock: asyncio.Lock | None = None
-        self._waiting = 0
-        self._waiter: asyncio.Future[None] | None = None
+    group: str
+    name: str
+    home: Coordinator
+    """The group coordinator that keeps the instance. If the group gets another coordinator object, a new `Instance`
+    is made from the instance's record.
+    """
+    description: InstanceDescription | None = None
+    """The settings, subscription and assignment from the instance's record; None until the record has been read."""
+    positions: Positions = field(default_factory=Positions)
+    lives: dict[str, TopicId] = field(default_factory=dict)
+    """Topic ids of the topics read, by name. A position is void if the topic was deleted and created again."""
+    member_epoch: int = JOIN
+    used_s: float = 0.0
+    """Loop time of the last request for the instance."""
+    spoken_s: float = 0.0
+    """Loop time of the last heartbeat of the instance's group member."""
+    is_dirty: bool = False
+    """True if the group has changed since the instance's member sent its last heartbeat."""
+    is_gone: bool = False
+    """True once the instance was deleted, or its coordinator has moved to another broker."""
+    is_deleted: bool = False
+    turn: int = 0
+    """Number of looks for records so far, which rotates the partition that is tried first."""
+    read: str = ""
+    """Attempt id of the latest read; a waiting read with another attempt id ends."""
+    changes: int = 0
+    """Number of wake-ups of the waiting read so far; it looks for records again after each."""
+    _lock: asyncio.Lock | None = field(default=None, init=False)
+    _waiting: int = field(default=0, init=False)
+    _waiter: asyncio.Future[None] | None = field(default=None, init=False)
 
     async def __aenter__(self) -> None:
         """Acquires the instance's lock. Raises `Overloaded` if `WAITING_MAX` requests wait for it, and as `require`."""
