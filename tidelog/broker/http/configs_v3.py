@@ -31,43 +31,34 @@ class SynonymV3(Struct, frozen=True):
     source: str
 
 
-class TopicConfigV3(Resource, frozen=True):
+class ConfigV3(Resource, frozen=True):
+    """A setting, with the value in force and the values that it could have."""
+
+    name: str
+    value: str | None
+    is_default: bool
+    is_read_only: bool
+    is_sensitive: bool
+    source: str
+    synonyms: list[SynonymV3]
+
+
+class TopicConfigV3(ConfigV3, frozen=True):
     """A setting of a topic."""
 
     topic_name: str
-    name: str
-    value: str | None
-    is_default: bool
-    is_read_only: bool
-    is_sensitive: bool
-    source: str
-    synonyms: list[SynonymV3]
 
 
-class BrokerConfigV3(Resource, frozen=True):
+class BrokerConfigV3(ConfigV3, frozen=True):
     """A setting of a broker."""
 
     broker_id: int
-    name: str
-    value: str | None
-    is_default: bool
-    is_read_only: bool
-    is_sensitive: bool
-    source: str
-    synonyms: list[SynonymV3]
 
 
-class ClusterConfigV3(Resource, frozen=True):
+class ClusterConfigV3(ConfigV3, frozen=True):
     """A setting shared by all brokers of a cluster."""
 
     config_type: str
-    name: str
-    value: str | None
-    is_default: bool
-    is_read_only: bool
-    is_sensitive: bool
-    source: str
-    synonyms: list[SynonymV3]
 
 
 class ConfigValue(Body):
@@ -216,11 +207,9 @@ def _topic_configs(context: Context, links: Links, topic: Topic) -> list[TopicCo
     )
     return [
         TopicConfigV3(
-            "KafkaTopicConfig",
-            links.metadata("topics", topic.name, "configs", entry.name),
-            links.cluster_id,
-            topic.name,
+            *links.resource("KafkaTopicConfig", "topics", topic.name, "configs", entry.name),
             *_described(entry),
+            topic.name,
         )
         for entry in entries
     ]
@@ -241,11 +230,9 @@ def _own_configs(context: Context, links: Links) -> list[BrokerConfigV3]:
     node_id = context.face.cluster.node_id
     return [
         BrokerConfigV3(
-            "KafkaBrokerConfig",
-            links.metadata("brokers", node_id, "configs", entry.name),
-            links.cluster_id,
-            node_id,
+            *links.resource("KafkaBrokerConfig", "brokers", node_id, "configs", entry.name),
             *_described(entry),
+            node_id,
         )
         for entry in describe_broker(context.face.cluster.config, context.log_level.level)
     ]

@@ -59,34 +59,33 @@ class HeaderV2(Body):
     value: bytes | None = None
 
 
-class BinaryRecord(Body):
+class _RecordV2(Body):
+    """The fields of a v2 record besides its key and value."""
+
+    partition: PartitionNumber | None = None
+    headers: list[HeaderV2] | None = None
+    timestamp: TimestampMs | None = None
+
+
+class BinaryRecord(_RecordV2):
     """A record whose key and value are base64."""
 
     key: bytes | None = None
     value: bytes | None = None
-    partition: PartitionNumber | None = None
-    headers: list[HeaderV2] | None = None
-    timestamp: TimestampMs | None = None
 
 
-class JsonRecord(Body):
+class JsonRecord(_RecordV2):
     """A record whose key and value are any JSON, kept as it was written."""
 
     key: Raw = field(default_factory=Raw)
     value: Raw = field(default_factory=Raw)
-    partition: PartitionNumber | None = None
-    headers: list[HeaderV2] | None = None
-    timestamp: TimestampMs | None = None
 
 
-class TextRecord(Body):
+class TextRecord(_RecordV2):
     """A record whose key and value are strings, stored as UTF-8."""
 
     key: str | None = None
     value: str | None = None
-    partition: PartitionNumber | None = None
-    headers: list[HeaderV2] | None = None
-    timestamp: TimestampMs | None = None
 
 
 class _Schemas(Body):
