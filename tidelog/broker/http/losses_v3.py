@@ -175,7 +175,7 @@ async def _regroup(
     if _range(body) is not None:
         raise InvalidRequest("votes are given up of a whole partition, and offsets without votes")
     report = await context.face.partitions.find_remains(topic, info, body.even_though or [])
-    before = [] if report.before is None else [_regrouping(links, topic, info, report.before)]
+    before = [] if report.before is None else [_loss(links, topic, info, report.before)]
     if report.refusals and not before and not body.validate_only:
         raise LossRefused("; ".join((*report.refusals, "nothing was given up")))
     is_due = not report.refusals and not body.validate_only
@@ -226,43 +226,29 @@ def _listed(links: Links, topics: Sequence[Topic], name: str) -> ResourceList[Lo
 
 
 def _all_of(links: Links, topic: Topic, info: PartitionInfo) -> list[LossV3]:
-    ranges = [_loss(links, topic, info, loss) for loss in info.losses]
-    return [*ranges, *(_regrouping(links, topic, info, regrouping) for regrouping in info.regroupings)]
-
-
-def _regrouping(links: Links, topic: Topic, info: PartitionInfo, regrouping: Regrouping) -> LossV3:
-    return LossV3(
-        *links.resource("KafkaLoss", "topics", topic.name, "partitions", info.partition, "losses"),
-        topic.name,
-        info.partition,
-        LossKind.VOTES,
-        regrouping.end,
-        regrouping.end,
-        regrouping.at_ms,
-        regrouping.by,
-        regrouping.via,
-        _shown(regrouping.statements),
-        [],
-    )
+    return [_loss(links, topic, info, decision) for decision in (*info.losses, *info.regroupings)]
 
 
 def _shown(statements: Sequence[LossStatement]) -> list[StatementShown]:
     return [StatementShown(statement.node_id, statement.status) for statement in statements]
 
 
-def _loss(links: Links, topic: Topic, info: PartitionInfo, loss: AcceptedLoss) -> LossV3:
+def _loss(links: Links, topic: Topic, info: PartitionInfo, decision: AcceptedLoss | Regrouping) -> LossV3:
+    kind, start, digests = LossKind.VOTES, decision.end, list[str]()
+    if isinstance(decision, AcceptedLoss):
+        kind, start, digests = LossKind.RECORDS, decision.start, list(decision.digests)
     return LossV3(
         *links.resource("KafkaLoss", "topics", topic.name, "partitions", info.partition, "losses"),
         topic.name,
         info.partition,
-        LossKind.RECORDS,
-        loss.start,
-        loss.end,
-        loss.at_ms,
-        loss.by,
-        loss.via,
-        _shown(loss.statements),
-        list(loss.digests),
+        kind,
+        start,
+        decision.end,
+        decision.at_ms,
+        decision.by,
+        decision.via,
+        _shown(decision.statements),
+        digests,
     )
 
 

@@ -182,27 +182,14 @@ def _consumer(
     answer: Any = None,
     query: tuple[Query, ...] = (),
     answer_media: tuple[str, ...] = _V2_ANSWER,
-    request_class: RequestClass = RequestClass.ADMIN,
-    *,
-    is_vital: bool = False,
+    **options: Any,
 ) -> Route:
-    """Returns a route of the v2 consumer API; without an answer type its status is 204."""
+    """Returns a route of the v2 consumer API; without an answer type its status is 204. `options` are other fields of
+    `Route`.
+    """
+    media = {"request_media": _V2_CONTROL, "answer_media": answer_media}
     statuses = (204,) if answer is None else (200,)
-    return Route(
-        method,
-        path,
-        _READ,
-        group,
-        handler,
-        request,
-        answer,
-        statuses,
-        query,
-        _V2_CONTROL,
-        answer_media,
-        request_class=request_class,
-        is_vital=is_vital,
-    )
+    return Route(method, path, _READ, group, handler, request, answer, statuses, query, **media, **options)
 
 
 def _v3(
@@ -214,28 +201,11 @@ def _v3(
     request: Any = None,
     answer: Any = None,
     *statuses: int,
-    query: tuple[Query, ...] = (),
-    has_raw_body: bool = False,
-    is_stream: bool = False,
-    request_class: RequestClass = RequestClass.ADMIN,
-    is_recorded: bool = False,
+    **options: Any,
 ) -> Route:
-    """Returns a route of REST v3; `path` follows the cluster's path."""
-    return Route(
-        method,
-        f"/clusters/{{cluster_id}}{path}",
-        operation,
-        resource,
-        handler,
-        request,
-        answer,
-        statuses or (200,),
-        query,
-        has_raw_body=has_raw_body,
-        is_stream=is_stream,
-        request_class=request_class,
-        is_recorded=is_recorded,
-    )
+    """Returns a route of REST v3; `path` follows the cluster's path, `options` are other fields of `Route`."""
+    path = f"/clusters/{{cluster_id}}{path}"
+    return Route(method, path, operation, resource, handler, request, answer, statuses or (200,), **options)
 
 
 OPS: Final = (
@@ -294,7 +264,7 @@ CONSUMERS: Final = (
               consumer_bodies.PartitionsNamed),
     _consumer("POST", f"{_INSTANCE}/positions/end", consumers_v2.seek_to_end, consumer_bodies.PartitionsNamed),
     _consumer("GET", f"{_INSTANCE}/records", consumers_v2.get_records, None, list[RecordShown], _READ_INSTANCE,
-              _V2_READ, _WAITS),
+              _V2_READ, request_class=_WAITS),
     _consumer("POST", f"{_INSTANCE}/offsets", consumers_v2.commit, consumer_bodies.OffsetsToCommit,
               list[requests.OffsetRefused], _COMMIT, is_vital=True),
     _consumer("GET", f"{_INSTANCE}/offsets", consumers_v2.get_offsets, consumer_bodies.PartitionsNamed,

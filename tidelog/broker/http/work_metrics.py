@@ -39,10 +39,13 @@ class WorkMetrics(Collector):
         yield _gauge("large_jobs", "Requests whose large work is being done, slice by slice.", work.jobs)
         yield _gauge("large_jobs_waiting", "Requests whose large work has not begun.", work.waiting)
         yield CounterMetricFamily("tidelog_large_slices", "Slices of large work that were done.", work.slices)
-        yield _by_key("refused", "Uses that were refused since a quota was used up, by its key.", shares.refused)
-        yield _by_key("delayed", "Uses that were held up by a quota, by its key.", shares.delayed)
+        yield _counts(
+            "quota_refused", "Uses that were refused since a quota was used up, by its key.", "key", shares.refused
+        )
+        yield _counts("quota_delayed", "Uses that were held up by a quota, by its key.", "key", shares.delayed)
         if self._face.audit is not None:
-            yield _audit_lines(self._face.audit.outcomes)
+            meaning = "Lines of the audit log, by what became of them."
+            yield _counts("audit_lines", meaning, "outcome", self._face.audit.outcomes)
         yield _gauge("quota_buckets", "Users, client ids and addresses whose use is counted.", shares.buckets)
         yield _gauge(
             "clock_offset_seconds",
@@ -56,16 +59,8 @@ class WorkMetrics(Collector):
         )
 
 
-def _audit_lines(counts: Mapping[str, int]) -> Metric:
-    meaning = "Lines of the audit log, by what became of them."
-    family = CounterMetricFamily("tidelog_audit_lines", meaning, labels=["outcome"])
-    for outcome, count in counts.items():
-        family.add_metric([outcome], count)
-    return family
-
-
-def _by_key(name: str, meaning: str, counts: Mapping[str, int]) -> Metric:
-    family = CounterMetricFamily(f"tidelog_quota_{name}", meaning, labels=["key"])
+def _counts(name: str, meaning: str, label: str, counts: Mapping[str, int]) -> Metric:
+    family = CounterMetricFamily(f"tidelog_{name}", meaning, labels=[label])
     for key, count in counts.items():
         family.add_metric([key], count)
     return family
