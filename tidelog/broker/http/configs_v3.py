@@ -14,7 +14,7 @@ from tidelog.broker.http.body import read_json
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.clusters_v3 import broker_of
 from tidelog.broker.http.context import Context
-from tidelog.broker.http.envelope import Links, Resource
+from tidelog.broker.http.envelope import Links, Metadata, Resource
 from tidelog.broker.http.json_body import Body, json_decoder
 from tidelog.config.describe import LOG_LEVEL, ConfigEntry, describe_broker, describe_topic
 from tidelog.config.values import LogLevel
@@ -207,8 +207,7 @@ def _topic_configs(context: Context, links: Links, topic: Topic) -> list[TopicCo
     )
     return [
         TopicConfigV3(
-            *links.resource("KafkaTopicConfig", "topics", topic.name, "configs", entry.name),
-            *_described(entry),
+            *_described(entry, links.resource("KafkaTopicConfig", "topics", topic.name, "configs", entry.name)),
             topic.name,
         )
         for entry in entries
@@ -230,18 +229,20 @@ def _own_configs(context: Context, links: Links) -> list[BrokerConfigV3]:
     node_id = context.face.cluster.node_id
     return [
         BrokerConfigV3(
-            *links.resource("KafkaBrokerConfig", "brokers", node_id, "configs", entry.name),
-            *_described(entry),
+            *_described(entry, links.resource("KafkaBrokerConfig", "brokers", node_id, "configs", entry.name)),
             node_id,
         )
         for entry in describe_broker(context.face.cluster.config, context.log_level.level)
     ]
 
 
-def _described(entry: ConfigEntry) -> tuple[str, str | None, bool, bool, bool, str, list[SynonymV3]]:
+def _described(
+    entry: ConfigEntry, resource: tuple[str, Metadata, str]
+) -> tuple[str, Metadata, str, str, str | None, bool, bool, bool, str, list[SynonymV3]]:
     synonyms = [SynonymV3(synonym.name, synonym.value, synonym.source) for synonym in entry.synonyms]
     return (
-        entry.name, entry.value, entry.is_default, entry.is_read_only, entry.is_sensitive, entry.source, synonyms,
+        *resource, entry.name, entry.value, entry.is_default, entry.is_read_only, entry.is_sensitive, entry.source,
+        synonyms,
     )  # fmt: skip
 
 

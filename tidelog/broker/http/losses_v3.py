@@ -226,7 +226,8 @@ def _listed(links: Links, topics: Sequence[Topic], name: str) -> ResourceList[Lo
 
 
 def _all_of(links: Links, topic: Topic, info: PartitionInfo) -> list[LossV3]:
-    return [_loss(links, topic, info, decision) for decision in (*info.losses, *info.regroupings)]
+    decisions: list[AcceptedLoss | Regrouping] = [*info.losses, *info.regroupings]
+    return [_loss(links, topic, info, decision) for decision in decisions]
 
 
 def _shown(statements: Sequence[LossStatement]) -> list[StatementShown]:

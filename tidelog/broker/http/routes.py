@@ -187,9 +187,8 @@ def _consumer(
     """Returns a route of the v2 consumer API; without an answer type its status is 204. `options` are other fields of
     `Route`.
     """
-    media = {"request_media": _V2_CONTROL, "answer_media": answer_media}
-    statuses = (204,) if answer is None else (200,)
-    return Route(method, path, _READ, group, handler, request, answer, statuses, query, **media, **options)
+    statuses, media = (204,) if answer is None else (200,), (_V2_CONTROL, answer_media)
+    return Route(method, path, _READ, group, handler, request, answer, statuses, query, *media, **options)
 
 
 def _v3(

@@ -78,7 +78,7 @@ class ForwardRead(msgspec.Struct, frozen=True, tag=True):
 
 
 class BatchesRead(msgspec.Struct, frozen=True, tag=True):
-    """The answer to `ForwardRead`: the fields of `FetchedBatches`, in its order, without the batches, which follow the message."""
+    """The answer to `ForwardRead`: the fields of `FetchedBatches` in its order, but the batches, which follow it."""
 
     next_offset: Natural
     log_start_offset: Natural
