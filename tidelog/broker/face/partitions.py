@@ -22,9 +22,8 @@ from tidelog.broker.repair.verifying_files import FilesVerifier
 from tidelog.broker.routing import bulk_calls
 from tidelog.broker.routing.routing import Routing
 from tidelog.broker.runtime.purgatory import Purgatory, Watchers
-from tidelog.model.cluster import PartitionInfo, Topic
-from tidelog.model.errors import BrokerNotRegistered, LeaderNotAvailable, TidelogError
-from tidelog.model.ids import PartitionId, ProducerId
+from tidelog.model.errors import BrokerNotRegistered, LeaderNotAvailable
+from tidelog.model.ids import PartitionId
 from tidelog.transport.peer import PeerLost, PeerUnreachable
 
 __all__ = [
@@ -84,54 +83,45 @@ class Partitions:
     """The partitions of the cluster, as one broker accesses them."""
 
     def __init__(self, routing: Routing, purgatory: Purgatory, replicas: Replicas) -> None:
-        self._routing = routing
         self._purgatory = purgatory
         self._replicas = replicas
-
-    def handle(self, topic: str, partition: int) -> PartitionHandle:
+        self.handle = routing.partition
         """Returns a handle of a partition, for one request, that asks its leader wherever that is. Raises
         `UnknownTopic`, `UnknownPartition`, `LeaderNotAvailable`.
         """
-        return self._routing.partition(topic, partition)
-
-    def led_here(self, topic: str, partition: int) -> LedPartition:
+        self.led_here = routing.led_here
         """Returns a partition that this broker leads, for clients that find leaders themselves (Kafka's protocol).
         Raises `UnknownTopic`, `UnknownPartition`, `NotLeader`, `LeaderNotAvailable`.
         """
-        return self._routing.led_here(topic, partition)
+        self.local_copy = replicas.local_copy
+        """Returns this broker's replica of a partition; None if there is none or its log cannot be opened."""
+        self.any_copy = replicas.any_copy
+        """Returns this broker's replica for a reader that accepts any replica; None if the leader should be asked."""
+        self.offsets_of = bulk_calls.offsets_of
+        """Returns the extent (log start, high watermark, log end) of each partition and, with a timestamp (ms), the
+        first record of that time or later; or the error of that partition. An error in place of a partition is returned
+        as it is.
+        """
+        self.fingerprints_of = bulk_calls.fingerprints_of
+        """Returns for each partition the fingerprint of the request that was appended under an idempotency key, by the
+        producer id made from the key; None if there was none.
+        """
+        self.find_losses = replicas.loss_finder.find
+        """Asks all replicas for the damaged batches in the offsets [start, end), or in all, and returns which offsets
+        are lost on every replica. Brokers in `even_though` may be unreachable. Raises `LeaderNotAvailable`,
+        `OffsetOutOfRange`.
+        """
+        self.find_remains = replicas.remains_finder.find
+        """Asks all replicas of a partition that lost its quorum or its in-sync replicas what they still have, and
+        returns whether the partition may continue from it. Brokers in `even_though` may be unreachable. Raises
+        `LeaderNotAvailable`.
+        """
 
     async def wait_until(self, is_ready: Callable[[], bool], watched: Iterable[Watchers], deadline_s: float) -> None:
         """Waits until `is_ready()` is true, checked whenever one of the watched partitions changes, or until the
         deadline (loop time). Raises `Overloaded` if too many requests wait already.
         """
         await self._purgatory.wait(watched, is_ready, deadline_s)
-
-    def local_copy(self, partition_id: PartitionId) -> LocalCopy | None:
-        """Returns this broker's replica of a partition; None if there is none or its log cannot be opened."""
-        return self._replicas.local_copy(partition_id)
-
-    def any_copy(self, partition_id: PartitionId) -> ReadHandle | None:
-        """Returns this broker's replica for a reader that accepts any replica; None if the leader should be asked."""
-        return self._replicas.any_copy(partition_id)
-
-    @staticmethod
-    async def offsets_of(
-        asked: Sequence[tuple[PartitionHandle | TidelogError, int | None]],
-    ) -> list[Offsets | TidelogError]:
-        """Returns the extent (log start, high watermark, log end) of each partition and, with a timestamp (ms), the
-        first record of that time or later; or the error of that partition. An error in place of a partition is returned
-        as it is.
-        """
-        return await bulk_calls.offsets_of(asked)
-
-    @staticmethod
-    async def fingerprints_of(
-        partitions: Sequence[PartitionHandle], producer_id: ProducerId
-    ) -> list[int | TidelogError | None]:
-        """Returns for each partition the fingerprint of the request that was appended under an idempotency key, by the
-        producer id made from the key; None if there was none.
-        """
-        return await bulk_calls.fingerprints_of(partitions, producer_id)
 
     async def wait_for_change(self, known: Sequence[tuple[PartitionHandle, int]], deadline_s: float) -> None:
         """Waits until the high watermark of any partition differs from the one given with it, a partition has an error,
@@ -152,19 +142,3 @@ class Partitions:
             return await self._replicas.files_verifier.verify(node_id, query)
         except (PeerUnreachable, BrokerNotRegistered, PeerLost, TimeoutError):
             raise LeaderNotAvailable(f"broker {node_id} cannot be asked now") from None
-
-    async def find_losses(
-        self, topic: Topic, info: PartitionInfo, asked: tuple[int, int] | None, even_though: Sequence[int]
-    ) -> LossReport:
-        """Asks all replicas for the damaged batches in the offsets [start, end), or in all, and returns which offsets
-        are lost on every replica. Brokers in `even_though` may be unreachable. Raises `LeaderNotAvailable`,
-        `OffsetOutOfRange`.
-        """
-        return await self._replicas.loss_finder.find(topic, info, asked, even_though)
-
-    async def find_remains(self, topic: Topic, info: PartitionInfo, even_though: Sequence[int]) -> RemainsReport:
-        """Asks all replicas of a partition that lost its quorum or its in-sync replicas what they still have, and
-        returns whether the partition may continue from it. Brokers in `even_though` may be unreachable. Raises
-        `LeaderNotAvailable`.
-        """
-        return await self._replicas.remains_finder.find(topic, info, even_though)
