@@ -103,8 +103,8 @@ class Partitions:
         as it is.
         """
         self.fingerprints_of = bulk_calls.fingerprints_of
-        """Returns for each partition the fingerprint of the request that was appended under an idempotency key, by the
-        producer id made from the key; None if there was none.
+        """Returns, in no order, the fingerprint of the request that was appended to each partition under an idempotency
+        key, by the producer id made from the key; None if there was none.
         """
         self.find_losses = replicas.loss_finder.find
         """Asks all replicas for the damaged batches in the offsets [start, end), or in all, and returns which offsets

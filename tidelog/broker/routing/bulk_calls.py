@@ -5,7 +5,7 @@ each other leader.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
 from tidelog.broker.partitions.led_partition import LedPartition
@@ -35,18 +35,14 @@ async def offsets_of(
     record of that time or later; or the error of that partition. An error in place of a partition is returned as it is.
     """
     asked = [(_direct(partition), timestamp_ms) for partition, timestamp_ms in asked]
-    remote_answers: list[Offsets | TidelogError | None] = [None] * len(asked)
-    remote = [
-        (number, partition) for number, (partition, _) in enumerate(asked) if isinstance(partition, RemotePartition)
-    ]
+    remote = [(partition, timestamp_ms) for partition, timestamp_ms in asked if isinstance(partition, RemotePartition)]
+    remote_answers: Iterator[Offsets | TidelogError] = iter(())
     if remote:
-        targets = [(partition.target, asked[number][1]) for number, partition in remote]
-        answers = await fan_out_offsets(remote[0][1].calls, targets, _patience_ends_s())
-        for (number, _), answer in zip(remote, answers, strict=True):
-            remote_answers[number] = answer
+        targets = [(partition.target, timestamp_ms) for partition, timestamp_ms in remote]
+        remote_answers = iter(await fan_out_offsets(remote[0][0].calls, targets, _patience_ends_s()))
     answers = [
-        await _offsets_here(*asked[number]) if remote_answer is None else remote_answer
-        for number, remote_answer in enumerate(remote_answers)
+        next(remote_answers) if isinstance(partition, RemotePartition) else await _offsets_here(partition, timestamp_ms)
+        for partition, timestamp_ms in asked
     ]
     await _ask_again(asked, answers)
     return answers
@@ -77,8 +73,8 @@ async def _offsets_here(partition: PartitionHandle | TidelogError, timestamp_ms:
 async def fingerprints_of(
     partitions: Sequence[PartitionHandle], producer_id: ProducerId
 ) -> list[int | TidelogError | None]:
-    """Returns for each partition the fingerprint of the request that was appended under an idempotency key, by the
-    producer id made from the key; None if there was none.
+    """Returns, in no order, the fingerprint of the request that was appended to each partition under an idempotency
+    key, by the producer id made from the key; None if there was none.
     """
     partitions = [_direct(partition) for partition in partitions]
     remote = [partition for partition in partitions if isinstance(partition, RemotePartition)]
@@ -110,13 +106,11 @@ async def wait_for_change(
     except TidelogError:
         return
     local += [(leader, end) for leader, end in located if isinstance(leader, LedPartition)]
-    leaders: dict[int, PeerLeader] = {}
-    groups: dict[int, list[tuple[Addressed, int]]] = {}
+    groups: dict[PeerLeader, list[tuple[Addressed, int]]] = {}
     for leader, end in located:
         if isinstance(leader, PeerPartition):
-            leaders[leader.peer.node_id] = leader.peer
-            groups.setdefault(leader.peer.node_id, []).append((leader.addressed, end))
-    waits = [_wait_at(leaders[node_id], group, deadline_s) for node_id, group in groups.items()]
+            groups.setdefault(leader.peer, []).append((leader.addressed, end))
+    waits = [_wait_at(leader, group, deadline_s) for leader, group in groups.items()]
     if local:
         waits.append(wait_for_local_change(local, purgatory, deadline_s))
     await first_of(waits)

@@ -63,8 +63,7 @@ class FanOut(Generic[T]):
         each target was asked.
         """
         tried_epochs = {number: self.calls.epoch(self.targets[number]) for number in pending}
-        leaders: dict[int, PeerLeader] = {}
-        questions: dict[int, list[tuple[int, Addressed]]] = {}
+        questions: dict[PeerLeader, list[tuple[int, Addressed]]] = {}
         for number in pending:
             try:
                 leader = self.calls.locate(self.targets[number], deadline_s)
@@ -74,10 +73,8 @@ class FanOut(Generic[T]):
             except TidelogError as error:
                 answers[number] = error
                 continue
-            node_id = leader.peer.node_id
-            leaders[node_id] = leader.peer
-            questions.setdefault(node_id, []).append((number, leader.addressed))
-        await asyncio.gather(*(self._ask(leaders[node_id], group, answers) for node_id, group in questions.items()))
+            questions.setdefault(leader.peer, []).append((number, leader.addressed))
+        await asyncio.gather(*(self._ask(leader, group, answers) for leader, group in questions.items()))
         return tried_epochs
 
     async def _ask(

@@ -191,7 +191,7 @@ class ForwardedRequests:
         names = [
             (TopicId(addressed.topic_id), addressed.partition)
             for addressed, partition in zip(addresses, partitions, strict=True)
-            if _is_error(partition)
+            if isinstance(partition, TidelogError)
         ]
         if names:
             await self._lookup.until_opened(names, min(deadline_s, asyncio.get_running_loop().time() + CATCH_UP_S))
@@ -217,10 +217,6 @@ class ForwardedRequests:
             return NotLeader(f"broker {self._lookup.node_id} has not heard of {addressed.topic} yet")
         except TidelogError as error:
             return error
-
-
-def _is_error(partition: LedPartition | TidelogError) -> bool:
-    return isinstance(partition, TidelogError)
 
 
 async def _offsets_entry(

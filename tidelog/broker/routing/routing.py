@@ -13,12 +13,9 @@ from __future__ import annotations
 
 from typing import Final
 
-import msgspec
-
 from tidelog.broker.partitions.led_partition import LedPartition
 from tidelog.broker.partitions.partition_handle import PartitionHandle
 from tidelog.broker.routing.forwarding import ForwardedRequests
-from tidelog.broker.routing.forwarding_messages import Addressed
 from tidelog.broker.routing.leader_calls import LeaderCalls, Target, no_leader
 from tidelog.broker.routing.leader_lookup import Host, LeaderLookup
 from tidelog.broker.routing.led_here import LedHere
@@ -28,7 +25,6 @@ from tidelog.config.schema import TopicConfig
 from tidelog.model.cluster import NO_LEADER, Topic
 from tidelog.model.errors import NotLeader
 from tidelog.model.ids import PartitionId, TopicId
-from tidelog.transport.peer import Answer
 
 CONFIGS_MAX: Final = 10_000
 """Maximum number of topics whose computed settings are cached."""
@@ -45,6 +41,16 @@ class Routing:
         self.calls = LeaderCalls(self._lookup, peers)
         """The calls to partition leaders, with retries."""
         self._requests = ForwardedRequests(self._lookup, host.purgatory)
+        self.on_metadata_applied = self._lookup.on_metadata_applied
+        """Wakes requests that wait for a change of the metadata image, or for a log to be opened here."""
+        self.led = self._requests.led
+        """Returns the partition, led by this broker, that a forwarded request names. Raises `NotLeader`, or another
+        definite error.
+        """
+        self.handle = self._requests.handle
+        """Answers another broker's request, one of `FORWARDING_MESSAGES`. Raises the error that goes back to that
+        broker.
+        """
         self._configs: dict[TopicId, tuple[object, TopicConfig]] = {}
 
     def partition(self, topic: str, partition: int) -> PartitionHandle:
@@ -75,22 +81,6 @@ class Routing:
         if info.leader == NO_LEADER:
             raise no_leader(Target(topic, described.topic_id, partition))
         raise NotLeader(f"broker {info.leader} leads partition {topic}-{partition}", info.leader_epoch)
-
-    def on_metadata_applied(self) -> None:
-        """Wakes requests that wait for a change of the metadata image, or for a log to be opened here."""
-        self._lookup.on_metadata_applied()
-
-    async def led(self, addressed: Addressed, deadline_s: float) -> LedPartition:
-        """Returns the partition, led by this broker, that a forwarded request names. Raises `NotLeader`, or another
-        definite error.
-        """
-        return await self._requests.led(addressed, deadline_s)
-
-    async def handle(self, message: msgspec.Struct, payload: memoryview) -> Answer:
-        """Answers another broker's request, one of `FORWARDING_MESSAGES`. Raises the error that goes back to that
-        broker.
-        """
-        return await self._requests.handle(message, payload)
 
     def _config(self, topic: Topic) -> TopicConfig:
         """Returns the settings in force for a topic, computed once for each change of its overrides."""
