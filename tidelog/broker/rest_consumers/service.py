@@ -88,8 +88,12 @@ class RestConsumers:
         membership = Membership(commits, _session_timeout_ms(config))
         beginnings = Beginnings(partitions)
         turns = Turns(self._registry, membership)
-        self._reads = Reads(self._registry, turns, commits, beginnings, self._reader)
-        self._keeper = Keeper(self._registry, turns, self._reads, commits, membership, beginnings, partitions, topics)
+        reads = Reads(self._registry, turns, commits, beginnings, self._reader)
+        self.take_back = reads.take_back
+        """Resets positions to before a read whose client is gone."""
+        self._keeper = Keeper(self._registry, turns, reads, commits, membership, beginnings, partitions, topics)
+        self.handle = self._keeper.answer
+        """Answers a request forwarded by another broker."""
         self._tending = Tending(groups, self._registry, self._keeper, config.consumer_instance_timeout_ms / 1000)
 
     # -- any broker ---------------------------------------------------------------------------------------------------
@@ -159,14 +163,6 @@ class RestConsumers:
             self._peers.notify(node_id, back)
 
     # -- the broker that keeps it -------------------------------------------------------------------------------------
-
-    async def handle(self, request: InstanceRequest) -> Answer:
-        """Answers a request forwarded by another broker."""
-        return await self._keeper.answer(request)
-
-    def take_back(self, request: TakeBack) -> None:
-        """Resets positions to before a read whose client is gone."""
-        self._reads.take_back(request)
 
     async def run(self) -> None:
         """Runs the background work of the instances on this broker until it is cancelled."""
