@@ -32,7 +32,8 @@ CLOSING_STATUSES: Final = frozenset({408, 411, 413, 415})
 next request begins.
 """
 
-_ENCODER = msgspec.json.Encoder()
+encode: Final = msgspec.json.Encoder().encode
+"""Returns a value as JSON text."""
 _NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -40,12 +41,7 @@ def json_answer(
     value: object, *, status: int = 200, headers: Mapping[str, str] = _NO_HEADERS, content_type: str = JSON_TYPE
 ) -> web.Response:
     """Returns an answer with `value` as JSON."""
-    return web.Response(body=_ENCODER.encode(value), status=status, headers={CONTENT_TYPE: content_type, **headers})
-
-
-def encode(value: object) -> bytes:
-    """Returns `value` as JSON text."""
-    return _ENCODER.encode(value)
+    return web.Response(body=encode(value), status=status, headers={CONTENT_TYPE: content_type, **headers})
 
 
 def no_content() -> web.Response:
@@ -69,13 +65,6 @@ def error_answer(error: TidelogError, retry_after_s: int) -> web.Response:
         }
         headers |= {name: str(value) for name, value in positions.items() if value is not None}
     return json_answer(ErrorBody(error.code, error.message), status=error.status, headers=headers)
-
-
-async def send_records(
-    context: Context, call: Call, data: Buffer, headers: Mapping[str, str], content_type: str
-) -> web.StreamResponse:
-    """Sends record data as one answer of known length. Raises `Overloaded`, `QuotaExceeded`."""
-    return await send_parts(context, call, [data], headers, content_type)
 
 
 async def send_parts(

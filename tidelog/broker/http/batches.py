@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from tidelog.broker.face.partitions import FetchedBatches, ReadHandle
 from tidelog.broker.http import params
-from tidelog.broker.http.answers import cut, json_answer, no_content, open_stream, send_piece, send_records
+from tidelog.broker.http.answers import cut, json_answer, no_content, open_stream, send_parts, send_piece
 from tidelog.broker.http.body import read_batches
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
@@ -111,7 +111,7 @@ async def get_batches(context: Context, call: Call) -> web.StreamResponse:
         bytes_min = min(bytes_min, bytes_max)
         await wait_for_data(context, partition, offset, bytes_min, call.started_s + wait_s)
         fetched = await context.timed(read, partition.read(offset, bytes_max=bytes_max))
-    return await send_records(context, call, fetched.data, position_headers(call, fetched), BATCHES_TYPE)
+    return await send_parts(context, call, [fetched.data], position_headers(call, fetched), BATCHES_TYPE)
 
 
 async def _stream_range(context: Context, call: Call, partition: ReadHandle, offset: int) -> web.StreamResponse:

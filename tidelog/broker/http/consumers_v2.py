@@ -9,7 +9,7 @@ as well.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final, TypeVar
 
 import msgspec
@@ -18,14 +18,14 @@ from aiohttp import web
 from tidelog.broker.face.rest_consumers import requests
 from tidelog.broker.http import consumer_bodies as bodies
 from tidelog.broker.http import params
-from tidelog.broker.http.answers import json_answer, no_content, send_records
+from tidelog.broker.http.answers import json_answer, no_content, send_parts
 from tidelog.broker.http.body import read_body
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
 from tidelog.broker.http.json_body import decode_body, json_decoder
 from tidelog.broker.http.media import Embedded, check_document, embedded_wanted
 from tidelog.broker.http.topics_v2 import ANSWER_TYPE
-from tidelog.model.access import ANY_NAME, Operation
+from tidelog.model.access import Operation
 from tidelog.model.errors import InvalidRequest, UnknownPartition
 from tidelog.model.groups import check_group_name, check_instance_name, pairs
 from tidelog.model.lost_ranges import LOST_HEADER, LostRange
@@ -76,8 +76,8 @@ async def delete(context: Context, call: Call) -> web.StreamResponse:
 
 async def subscribe(context: Context, call: Call) -> web.StreamResponse:
     """Subscribes an instance to topics or to a pattern, in place of its previous subscription."""
-    request = (await _body(context, call, _SUBSCRIPTION)).to_request(*_names(call))
-    _check_subscription(context, call, request.topics, request.pattern)
+    request = (await _body(context, call, _SUBSCRIPTION)).to_request(**_named(call))
+    context.require_subscription(call, request.topics, request.pattern)
     await _send(context, call, request)
     return no_content()
 
@@ -113,7 +113,7 @@ async def get_assignments(context: Context, call: Call) -> web.StreamResponse:
 
 async def seek(context: Context, call: Call) -> web.StreamResponse:
     """Sets an instance's positions to offsets, or to the first records of given times or later."""
-    request = (await _body(context, call, _POSITIONS)).to_request(*_names(call))
+    request = (await _body(context, call, _POSITIONS)).to_request(**_named(call))
     topics = [topic for topic, _, _ in (*request.offsets, *request.timestamps)]
     context.require(call, Operation.READ, "Topic", topics)
     await _send(context, call, request)
@@ -164,7 +164,7 @@ async def get_records(context: Context, call: Call) -> web.StreamResponse:
             return json_answer([], content_type=(embedded or Embedded.BINARY).value)
         assert isinstance(answer.message, requests.RecordsRead)
         form = Embedded[answer.message.format.upper()]
-        return await send_records(context, call, answer.body, _lost_header(answer.message), form.value)
+        return await send_parts(context, call, [answer.body], _lost_header(answer.message), form.value)
     except BaseException:
         consumers.abandon(request)
         raise
@@ -177,13 +177,6 @@ async def _check_reading(context: Context, call: Call) -> None:
     reading = await _ask(context, call, requests.Reading, requests.ShowReading(**_named(call)))
     topics = [*reading.topics, *(partition.topic for partition in reading.partitions)]
     context.require(call, Operation.READ, "Topic", topics)
-
-
-def _check_subscription(context: Context, call: Call, topics: Sequence[str], pattern: str) -> None:
-    """Raises `NotAuthorized` unless the caller may read these topics; with a pattern, all topics, since it may match
-    any.
-    """
-    context.require(call, Operation.READ, "Topic", [*topics, *([ANY_NAME] if pattern else ())])
 
 
 def _lost_header(read: requests.RecordsRead) -> dict[str, str]:
@@ -280,14 +273,10 @@ async def _send(context: Context, call: Call, request: requests.InstanceRequest,
     return await context.face.rest_consumers.ask(request, wait_s=wait_s)
 
 
-def _names(call: Call) -> tuple[str, str]:
-    """Returns the group and the instance name of the path."""
-    return check_group_name(call.path["group"]), check_instance_name(call.path["instance"], "consumer instance")
-
-
 def _named(call: Call) -> dict[str, str]:
-    group, instance = _names(call)
-    return {"group": group, "instance": instance}
+    """Returns the group and the instance name of the path."""
+    group = check_group_name(call.path["group"])
+    return {"group": group, "instance": check_instance_name(call.path["instance"], "consumer instance")}
 
 
 def _host(context: Context, call: Call) -> str:

@@ -17,7 +17,7 @@ from tidelog.broker.http.limits import Limits
 from tidelog.broker.http.metrics import RequestMetrics
 from tidelog.broker.http.metrics_page import MetricsPage
 from tidelog.broker.http.topic_texts import TopicTexts
-from tidelog.model.access import Operation, Resource
+from tidelog.model.access import ANY_NAME, Operation, Resource
 from tidelog.model.cluster import Endpoint, Topic
 from tidelog.model.errors import NotAuthorized
 from tidelog.model.ids import TopicId
@@ -80,6 +80,12 @@ class Context:
             )
             call.refused = call.refused or (operation, refused)
             raise
+
+    def require_subscription(self, call: Rights, topics: Iterable[str], pattern: str | None) -> None:
+        """Raises `NotAuthorized` unless the caller may read these topics; with a pattern, all topics, since it may
+        match any.
+        """
+        self.require(call, Operation.READ, "Topic", [*topics, *([ANY_NAME] if pattern else ())])
 
     def may(self, call: Rights, operation: Operation, kind: str, name: str) -> bool:
         """Returns True if the caller may perform the operation on the resource `name` of the type `kind`."""

@@ -24,7 +24,7 @@ from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
 from tidelog.broker.http.json_body import Body, Duration, OffsetNumber, PartitionNumber, json_decoder
 from tidelog.broker.http.params import INT32_MAX
-from tidelog.model.access import ANY_NAME, Operation
+from tidelog.model.access import Operation
 from tidelog.model.errors import CoordinatorLost, UnprocessableBody
 from tidelog.model.groups import (
     JOIN,
@@ -104,7 +104,7 @@ _OFFSETS_ASKED: Final = json_decoder(OffsetsAsked)
 async def post_heartbeat(context: Context, call: Call) -> web.StreamResponse:
     """Sends a group member's heartbeat, and returns its assignment."""
     body = await read_json(context, call, _HEARTBEAT)
-    _check_rights(context, call, body)
+    context.require_subscription(call, body.topics or (), body.pattern)
     if call.share is not None and body.member_epoch == JOIN:
         await call.share.mutate(1)
     heartbeat = Heartbeat(
@@ -118,14 +118,6 @@ async def post_heartbeat(context: Context, call: Call) -> web.StreamResponse:
         }
     )
     return await _ask(context, call, heartbeat)
-
-
-def _check_rights(context: Context, call: Call, body: HeartbeatAsked) -> None:
-    """Raises `NotAuthorized` unless the caller may read the topics of the subscription; with a pattern, all topics,
-    since it may match any.
-    """
-    topics = [*(body.topics or ()), *([ANY_NAME] if body.pattern else ())]
-    context.require(call, Operation.READ, "Topic", topics)
 
 
 async def commit_offsets(context: Context, call: Call) -> web.StreamResponse:

@@ -21,13 +21,13 @@ from tidelog.broker.http.body import read_batches
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
 from tidelog.broker.http.idempotency import refuse_key
-from tidelog.broker.http.media import check_partition_batches
+from tidelog.broker.http.media import check_batches
 from tidelog.broker.http.produce import common_error
 from tidelog.model.access import Operation
 from tidelog.model.batch_header import split_batches
 from tidelog.model.errors import TidelogError
 from tidelog.model.names import check_topic_name
-from tidelog.model.partition_batches import PartitionBatches, split_partitions
+from tidelog.model.partition_batches import PARTITION_BATCHES_TYPE, PartitionBatches, split_partitions
 
 AT_A_TIME: Final = 32
 """Partitions whose appends are started before other requests have their turn on the event loop."""
@@ -58,7 +58,7 @@ class PartitionReceipts(Struct, frozen=True):
 
 async def post_many_batches(context: Context, call: Call) -> web.StreamResponse:
     """Appends record batches to many partitions, each of which succeeds or fails by itself."""
-    check_partition_batches(call.request)
+    check_batches(call.request, PARTITION_BATCHES_TYPE)
     refuse_key(call.request, "stands for one partition's batches: number them, or send each partition its own request")
     acks = params.acks(call.query)
     deadline_s = call.deadline_s(context)

@@ -20,7 +20,6 @@ from aiohttp.hdrs import ACCEPT, CONTENT_TYPE
 
 from tidelog.broker.http.params import shown
 from tidelog.model.errors import NotAcceptable, UnsupportedMediaType
-from tidelog.model.partition_batches import PARTITION_BATCHES_TYPE
 from tidelog.model.records import RecordForm
 
 BATCHES_TYPE: Final = "application/vnd.tidelog.batches"
@@ -82,17 +81,10 @@ def check_document(request: web.BaseRequest) -> None:
         raise UnsupportedMediaType(f"Content-Type {shown(kind)} is not known here: send {JSON_TYPE}")
 
 
-def check_batches(request: web.BaseRequest) -> None:
-    """Raises `UnsupportedMediaType` if the Content-Type is not that of raw record batches."""
-    _check_bytes(request, BATCHES_TYPE)
-
-
-def check_partition_batches(request: web.BaseRequest) -> None:
-    """Raises `UnsupportedMediaType` if the Content-Type is not that of raw record batches of many partitions."""
-    _check_bytes(request, PARTITION_BATCHES_TYPE)
-
-
-def _check_bytes(request: web.BaseRequest, expected: str) -> None:
+def check_batches(request: web.BaseRequest, expected: str = BATCHES_TYPE) -> None:
+    """Raises `UnsupportedMediaType` if the Content-Type is neither that of raw record batches nor that of plain bytes.
+    `expected` is another type for batches of many partitions.
+    """
     kind = request.headers.get(CONTENT_TYPE)
     if kind is not None and kind != expected and _sent(request) not in (expected, _BYTES):
         raise UnsupportedMediaType(f"Content-Type {shown(kind)} is not known here: send {expected}")

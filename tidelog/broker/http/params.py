@@ -90,9 +90,7 @@ def acks(query: Mapping[str, str]) -> int:
     """
     text = query.get("acks")
     if "async" not in query:
-        if text is None or text == "all":
-            return -1
-        return _acks(text)
+        return -1 if text is None else _acks(text)
     is_async = boolean(query, "async")
     if text is None:
         return 0 if is_async else -1
