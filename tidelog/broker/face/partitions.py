@@ -22,6 +22,7 @@ from tidelog.broker.repair.verifying_files import FilesVerifier
 from tidelog.broker.routing import bulk_calls
 from tidelog.broker.routing.routing import Routing
 from tidelog.broker.runtime.purgatory import Purgatory, Watchers
+from tidelog.model.cluster import PartitionInfo, Topic
 from tidelog.model.errors import BrokerNotRegistered, LeaderNotAvailable
 from tidelog.model.ids import PartitionId
 from tidelog.transport.peer import PeerLost, PeerUnreachable
@@ -106,16 +107,6 @@ class Partitions:
         """Returns, in no order, the fingerprint of the request that was appended to each partition under an idempotency
         key, by the producer id made from the key; None if there was none.
         """
-        self.find_losses = replicas.loss_finder.find
-        """Asks all replicas for the damaged batches in the offsets [start, end), or in all, and returns which offsets
-        are lost on every replica. Brokers in `even_though` may be unreachable. Raises `LeaderNotAvailable`,
-        `OffsetOutOfRange`.
-        """
-        self.find_remains = replicas.remains_finder.find
-        """Asks all replicas of a partition that lost its quorum or its in-sync replicas what they still have, and
-        returns whether the partition may continue from it. Brokers in `even_though` may be unreachable. Raises
-        `LeaderNotAvailable`.
-        """
 
     async def wait_until(self, is_ready: Callable[[], bool], watched: Iterable[Watchers], deadline_s: float) -> None:
         """Waits until `is_ready()` is true, checked whenever one of the watched partitions changes, or until the
@@ -142,3 +133,19 @@ class Partitions:
             return await self._replicas.files_verifier.verify(node_id, query)
         except (PeerUnreachable, BrokerNotRegistered, PeerLost, TimeoutError):
             raise LeaderNotAvailable(f"broker {node_id} cannot be asked now") from None
+
+    async def find_losses(
+        self, topic: Topic, info: PartitionInfo, asked: tuple[int, int] | None, even_though: Sequence[int]
+    ) -> LossReport:
+        """Asks all replicas for the damaged batches in the offsets [start, end), or in all, and returns which offsets
+        are lost on every replica. Brokers in `even_though` may be unreachable. Raises `LeaderNotAvailable`,
+        `OffsetOutOfRange`.
+        """
+        return await self._replicas.loss_finder.find(topic, info, asked, even_though)
+
+    async def find_remains(self, topic: Topic, info: PartitionInfo, even_though: Sequence[int]) -> RemainsReport:
+        """Asks all replicas of a partition that lost its quorum or its in-sync replicas what they still have, and
+        returns whether the partition may continue from it. Brokers in `even_though` may be unreachable. Raises
+        `LeaderNotAvailable`.
+        """
+        return await self._replicas.remains_finder.find(topic, info, even_though)
