@@ -1,10 +1,10 @@
-"""The end of a log: batches go in, and segments are rolled.
+"""The end of a log: batches are appended, and segments are rolled.
 
 An append gathers many batches into one write per file. They can be read at once, and must not be acknowledged before
 they are flushed.
 
-A write that fails for want of space is undone, durably, before the caller is told "nothing was appended". Any other
-failed write leaves the outcome unknown, and the log offline. Reads go on in both cases.
+A write that fails for want of space is undone, durably, before the caller gets `DiskFull` ("nothing was appended"). Any
+other failed write leaves the outcome unknown, and takes the log offline. Reads go on in both cases.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OUT_OF_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class Appender:
-    """Writes behind the end of one log."""
+    """Appends batches and notes to the end of one log, and rolls its segments."""
 
     def __init__(self, state: LogState, flusher: Flusher) -> None:
         self._state = state
@@ -45,11 +45,13 @@ class Appender:
         identities: Sequence[tuple[int, int]] = (),
         names: Sequence[bytes] = (),
     ) -> None:
-        """Writes batches, whose offsets and epoch are assigned, behind the end: all of them or none.
+        """Appends batches, whose offsets and leader epoch are assigned already: all of them or none.
 
-        Each goes right behind the one before it; with `may_skip`, also further on: the offsets between hold nothing.
-        `identities` are position and number of each in a Paxos log, for their catalog rows; `names` stand in rows of
-        their own before these, where they are not empty.
+        Each batch begins at the offset where the one before it ends; with `may_skip` it may begin later, and the
+        offsets between belong to no record. `identities` are the Paxos position and the proposal number of each batch,
+        for its catalog row. `names` are contents of NAME rows, each written before its batch's row; an empty one writes
+        no row.
+
         Raises `DiskFull` or `Overloaded` (nothing was appended, try again later), `LogOffline` (nothing was appended,
         nor will be), or `InternalError` (the write failed half-way: the outcome is unknown; the log is offline now).
         """
@@ -83,7 +85,7 @@ class Appender:
             self._note(batch, now_ms)
 
     def _require_epoch(self, batches: Sequence[RecordBatch | SpreadBatch]) -> None:
-        """Takes the log offline if its last batch is of a later leader epoch than these."""
+        """Takes the log offline if its last batch is of a later leader epoch than the first of these batches."""
         state = self._state
         # No checksum covers the epoch in a batch. Where a power cut took its row, the row was made again from an epoch
         # that may have rotted, and everything that is appended by the right epoch would then look like a step back.
@@ -93,8 +95,8 @@ class Appender:
             state.require_online()
 
     def append_lost(self, start: int, end: int, epoch: int, now_ms: int) -> None:
-        """Notes that offsets [start, end), which follow the log's end, are agreed on in this epoch and cannot be read:
-        they are damaged from the beginning (`lost_offsets`). Raises as `append`."""
+        """Appends a LOST row for offsets [start, end), whose batches are committed but can be read nowhere, so that the
+        log can go on behind them. Reads of these offsets fail as damaged (`lost_offsets`). Raises as `append`."""
         state = self._state
         state.require_online()
         assert state.tail.offset <= start < end
@@ -124,7 +126,8 @@ class Appender:
             )
 
     def _write(self, data: Sequence[Buffer], rows: list[bytes], tail: Tail) -> None:
-        """Writes batches, then their rows. Raises as `append`."""
+        """Writes batches to the log file, then their rows to the catalog, and moves the log's end. Raises as
+        `append`."""
         state = self._state
         segment = state.segments[-1]
         try:
@@ -143,7 +146,8 @@ class Appender:
         state.tail = tail
 
     def _undo(self, error: OSError, segment: Segment) -> DiskFull | InternalError:
-        """Makes a failed append invisible for ever, or says that this cannot be known."""
+        """Undoes a failed append durably if the disk was full, and returns `DiskFull`; else takes the log offline, and
+        returns `InternalError`."""
         state = self._state
         # Only a full disk says what it did. After EIO nobody knows which bytes are there, or will be.
         if error.errno in OUT_OF_SPACE:
@@ -175,7 +179,7 @@ class Appender:
         return state.is_behind_a_truncation or is_due or active.lost_at_end > 0
 
     def roll(self, now_ms: int) -> None:
-        """Seals the active segment, if there is anything in it, and starts the next. Raises as `append`."""
+        """Seals the active segment, unless it has no offsets, and starts the next one. Raises as `append`."""
         state = self._state
         state.require_online()
         if state.active.end_offset == state.active.base_offset:
@@ -204,8 +208,9 @@ class Appender:
         state.rolled_ms = now_ms
 
     def begin_anew(self, now_ms: int) -> None:
-        """Gives the log's last segment a sound checkpoint, so that those before it can be deleted at any time: a new
-        segment, or, while it is empty, its own catalog written afresh. Durable. Raises `OSError`, or as `append`."""
+        """Gives the log's last segment a sound checkpoint (the leader epochs and the producers' states of all segments
+        before), so that older segments can be deleted at any time: rolls a new segment, or writes the catalog of the
+        last one again if that has no batches. Durable. Raises `OSError`, or as `append`."""
         state = self._state
         if state.active.end_offset > state.active.base_offset:
             self.roll(now_ms)
@@ -215,8 +220,8 @@ class Appender:
         self.write_catalog_afresh()
 
     def write_catalog_afresh(self) -> None:
-        """Writes the catalog of the last segment, which is empty, anew, with sequences that no row had. Raises
-        `OSError`."""
+        """Writes the catalog of the last segment, which has no batches, again, with row sequences that no row of this
+        log ever had. Raises `OSError`."""
         state = self._state
         first = max(state.tail.sequence, state.sequences_used)
         tail = state.tail._replace(sequence=first, file_position=0, running_max_timestamp=NO_TIMESTAMP)
@@ -228,7 +233,8 @@ class Appender:
         state.tail = tail._replace(sequence=sequence, durable=sequence)
 
     def _checkpoint(self, tail: Tail) -> list[bytes]:
-        """Returns the first rows of a segment that begins at this tail."""
+        """Returns the header and checkpoint rows with which a segment's catalog begins; `tail` is the end of
+        the log."""
         return self._codec.checkpoint(tail, self._state.lineage, self._state.producers.items())
 
     def _undo_roll(self, error: OSError | Overloaded, old: Segment, new: Segment) -> TidelogError:
@@ -247,7 +253,8 @@ class Appender:
     # -- notes ----------------------------------------------------------------------------------------------------
 
     def mark(self) -> None:
-        """Notes in the catalog how far the log is durable, for a log that has gone idle. Best effort, no fsync."""
+        """Appends a MARK row to the catalog, which says up to where the log is durable, for a log that has gone idle.
+        Best effort, no fsync."""
         state = self._state
         if state.marked == state.tail.durable or state.offline_reason is not None or state.is_behind_a_truncation:
             return
@@ -261,14 +268,16 @@ class Appender:
         state.marked = state.tail.durable
 
     def vouch(self) -> None:
-        """Notes in the catalog how far the log is durable, in a row that waits for a flush. Raises as `append`."""
+        """Appends a MARK row to the catalog, which says up to where the log is durable; the row itself waits for a
+        flush. Raises as `append`."""
         state = self._state
         assert not state.is_behind_a_truncation, "a truncation's own rows vouch for the log"
         self.note_row(Kind.MARK, state.tail.log_start_offset)
         state.marked = state.tail.durable
 
     def note_row(self, kind: Kind, start_offset: int) -> None:
-        """Writes a row without a batch. Raises as `append`."""
+        """Appends a catalog row without a batch; `start_offset` is the log start offset from then on. Raises as
+        `append`."""
         state = self._state
         row = self._codec.note(kind, state.tail, start_offset=start_offset)
         self._write([], [row], state.tail._replace(sequence=state.tail.sequence + 1, log_start_offset=start_offset))

@@ -1,8 +1,8 @@
-"""Copies of a batch that another replica has lost: a log tells what it has of it. Every repair asks this.
+"""Copies of damaged batches: finds what a log has of a batch that another replica has lost.
 
-The batch is named as its catalog row names it, by offset, leader epoch and digest of all its bytes. Offset alone names
-nothing: two epochs may have written different batches there, and the wrong one, put in place, would be a record that
-nobody committed. Where even the row is lost, the batch committed at that offset is fetched.
+A batch is named as its catalog row names it, by offset, leader epoch and digest of all its bytes. The offset alone is
+not enough: two leader epochs may have written different batches there, and the wrong one, put in place, would be a
+record that nobody committed. Where the catalog row is lost as well, the batch committed at that offset is fetched.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tidelog.storage.segment import Damage, Segment
 
 
 class Identity(NamedTuple):
-    """The identity of a batch, by its catalog row. Without one, `epoch` is -1 and `digest` empty."""
+    """The identity of a batch, from its catalog row. If the row is lost, `epoch` is -1 and `digest` empty."""
 
     offset: int
     epoch: int = -1
@@ -28,7 +28,7 @@ class Identity(NamedTuple):
 
 
 def identity_at(log: PartitionLog, offset: int) -> Identity:
-    """Tells what this log knows of the batch that holds `offset`."""
+    """Returns the identity of the batch that holds `offset`; without epoch and digest if its catalog row is lost."""
     entry = next(log.entries(offset), None)
     if isinstance(entry, Row) and entry.base_offset <= offset:
         return Identity(entry.base_offset, entry.epoch, entry.digest)
@@ -36,7 +36,8 @@ def identity_at(log: PartitionLog, offset: int) -> Identity:
 
 
 def find_copy(log: PartitionLog, wanted: Identity) -> tuple[Holding, bytes]:
-    """Tells what this log has of a batch, and its bytes if they are whole. Reads one batch. Raises `Overloaded`."""
+    """Returns whether this log has the wanted batch, and its bytes if they are undamaged. Reads one batch. Raises
+    `Overloaded`."""
     if wanted.offset < log.log_start_offset:
         return Holding.DELETED, b""
     # DONT_HAVE is the answer by which a new leader may truncate. It is given only where this log excludes the batch:
@@ -68,7 +69,8 @@ def _in_segment(log: PartitionLog, segment: Segment, identity: Identity) -> tupl
 
 
 def _lost(log: PartitionLog, damage: Damage, identity: Identity) -> Holding:
-    """Answers where not even a row is left: it may have been the batch that is named, or another."""
+    """Notes damage that has no catalog row, and returns UNKNOWN for a batch that is named by digest (it may have been
+    that one or another), else HAVE_FAULTY."""
     # Whoever asked has found damage that this broker's own scrubber may be hours away from.
     log.damage.note(damage)
     return Holding.UNKNOWN if identity.is_known else Holding.HAVE_FAULTY

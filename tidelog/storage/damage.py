@@ -1,7 +1,7 @@
-"""The damage that a log knows of, until it is repaired, truncated or given up.
+"""The damaged offset ranges that a log knows of, until they are repaired, truncated or given up.
 
-What an operator has given up (`LostRanges`) counts as damaged no more: nobody looks for copies of it, and readers pass
-it.
+Offsets that an operator has given up (`LostRanges`) do not count as damaged: no copies of them are looked for, and
+reads skip them.
 """
 
 from __future__ import annotations
@@ -14,35 +14,36 @@ from tidelog.model.losses import LostRanges
 from tidelog.storage.segment import Damage
 
 RANGES_MAX = 4_096
-"""The number of damaged ranges that are remembered. Whoever repairs these, and scrubs again, learns of the rest."""
+"""The largest number of damaged ranges that are remembered. Further ones are found again by the next scrub."""
 
 
 class DamageList:
-    """Damaged ranges in order of offsets; none overlap. The newest finding about an offset counts."""
+    """Damaged ranges of offsets, ordered and without overlap. A newer finding replaces older ones about the same
+    offsets."""
 
     def __init__(self) -> None:
         self._ranges: list[Damage] = []
         self.lost = LostRanges()
-        """The ranges that are given up."""
+        """The offset ranges that an operator has given up."""
         self.on_news: Callable[[], None] = _nobody
-        """Called when something is found damaged that was not known to be."""
+        """Listener that is called when a damaged range is added or changed."""
 
     def ranges(self) -> list[Damage]:
-        """Returns what is known to be damaged, from opening, reading and scrubbing, in order of offsets."""
+        """Returns the ranges that opening, reading or scrubbing found damaged, in order of offsets."""
         return list(self._ranges)
 
     def __bool__(self) -> bool:
         return bool(self._ranges)
 
     def give_up(self, lost: LostRanges) -> None:
-        """Takes other ranges for given up."""
+        """Replaces the ranges that are given up, and removes them from the damaged ones."""
         self.lost = lost
         for start, end in lost:
             self.forget(start, end)
 
     def note(self, damage: Damage) -> None:
-        """Remembers a range, but for what is given up, in the place of what was known about its offsets, if there is
-        room, and tells if it is news."""
+        """Adds a damaged range, without the offsets that are given up. It replaces what was known about its offsets.
+        Calls `on_news` if that is a change; adds nothing if the list is full."""
         for start, end in self.lost.rest(damage.start, damage.end):
             self._note(damage if (start, end) == (damage.start, damage.end) else replace(damage, start=start, end=end))
 
@@ -59,12 +60,12 @@ class DamageList:
             self.on_news()
 
     def forget(self, start: int, end: int) -> None:
-        """Forgets damage of offsets [start, end), which are sound, or are to be judged anew."""
+        """Removes offsets [start, end) from the damaged ranges: they can be read now, or are to be checked again."""
         self._ranges = [piece for damaged in self._ranges for piece in _without(damaged, start, end)]
 
     def clip(self, start: int, end: int) -> None:
-        """Forgets damage outside of [start, end), which is all that the log holds now. A batch that the start lies
-        within is still all of a batch."""
+        """Removes the ranges that lie wholly outside of [start, end), the offsets that the log holds now. A range that
+        begins before `start` and reaches beyond it stays as it is."""
         self._ranges = [damaged for damaged in self._ranges if damaged.end > start and damaged.start < end]
 
 
@@ -81,4 +82,4 @@ def _without(damage: Damage, start: int, end: int) -> list[Damage]:
 
 
 def _nobody() -> None:
-    """Does nothing: no listener is set yet."""
+    """Does nothing: the listener that is called by default."""

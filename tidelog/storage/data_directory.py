@@ -1,8 +1,7 @@
-"""The right to use a data directory: one process at a time has it, and none that is older than what is in it.
+"""Exclusive use of a data directory: its lock, and the version of its format.
 
-`format` names the version of everything below. Rows and metainfo carry a version each, and what does not parse counts
-as damage; a program from before a change of format would take the new one's data for that, and "repair" it. So it has
-to be stopped at the door.
+`format` holds the version of everything below. Catalog rows and metainfo have a version each, and what does not parse
+counts as damage; an older program would take a newer format for damage, and "repair" it. So it refuses to start.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ _PREFIX = b"tidelog data "
 
 
 def claim(files: Files) -> Lock:
-    """Makes the directory, if need be, and takes it for this process.
+    """Makes the data directory if it does not exist, and locks it for this process.
 
-    Raises `ConfigError` if another process has it, or a newer program wrote it; `OSError` if it cannot be used at all.
+    Raises `ConfigError` if another process has locked it, or a newer program wrote it; `OSError` if it cannot be used.
     """
     files.make_dirs("")
     # The lock comes before the look at `format`: two new processes would both find none, and write over each other.
@@ -34,7 +33,7 @@ def claim(files: Files) -> Lock:
 
 
 def check_format(files: Files) -> bool:
-    """Returns True if the data is of a version that this program knows; False if nothing says so, as in a new
+    """Returns True if the data has the format version of this program; False if no version is noted, as in a new
     directory.
 
     Raises `ConfigError` if a newer program wrote it.
@@ -61,7 +60,8 @@ def _take_lock(files: Files) -> Lock:
 
 
 def _read_format(files: Files) -> int:
-    """Returns the version in `format`; 0 if there is none, or it is damaged: one bad sector must not cost all logs."""
+    """Returns the version in the file `format`; 0 if there is no such file, or it is damaged, since one bad sector must
+    not make all logs unusable."""
     if not files.exists(FORMAT):
         return 0
     try:

@@ -1,7 +1,7 @@
-"""Deleting records: everything below an offset goes (Kafka's DeleteRecords, and retention).
+"""Deleting the oldest records of a log: everything below an offset (Kafka's DeleteRecords, and retention).
 
-A deletion is a row in the catalog first; files go only when that row is durable, so a crash half-way through finds the
-decision, not a hole.
+A deletion is written as a catalog row first; files are removed only when that row is durable, so that after a crash the
+next opening finds the order to delete, and does not take the missing files for damage.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tidelog.storage.truncation import remove_segment
 
 
 class Deleter:
-    """Deletes prefixes of one log."""
+    """Deletes the records of one log below an offset."""
 
     def __init__(self, state: LogState, appender: Appender, flusher: Flusher) -> None:
         self._state = state
@@ -26,12 +26,14 @@ class Deleter:
         self._flusher = flusher
         self._opened = state.files.opened
         self.doomed: list[tuple[int, Segment]] = []
-        """Segments that are deleted, each to be removed once rows below that sequence are durable."""
+        """Deleted segments whose files are still there, each with the row sequence below which the catalog has to be
+        durable before they are removed."""
 
     def delete_records(self, offset: int) -> None:
-        """Deletes everything below `offset`. Files go after the next flush.
+        """Deletes everything below `offset`. Files are removed after the next flush. Does nothing if the log starts at
+        or behind `offset`.
 
-        Raises `OffsetOutOfRange` beyond what is durable, else as `append`. Below the start there is nothing to do.
+        Raises `OffsetOutOfRange` if `offset` is beyond what is durable, else as `append`.
         """
         state = self._state
         state.require_online()
@@ -62,8 +64,8 @@ class Deleter:
         self._appender.note_row(Kind.DELETE_RECORDS, offset)
 
     def remove_doomed(self) -> None:
-        """Removes the files whose deletion is durable. Those that the disk does not let go yet are tried again after
-        the next flush, or at the next opening."""
+        """Removes the files of deleted segments whose deletion is durable. Those that the disk refuses to remove are
+        tried again after the next flush, or at the next opening."""
         if not self.doomed:
             return
         ready = [doomed for doomed in self.doomed if doomed[0] <= self._state.tail.durable]
@@ -78,7 +80,7 @@ class Deleter:
             self._opened.reserve.fill()
 
     def close_files(self) -> None:
-        """Closes the files of all segments, the doomed ones too."""
+        """Closes the files of all segments, also of those that are deleted and not removed yet."""
         for segment in [*self._state.segments, *(doomed for _, doomed in self.doomed)]:
             self._opened.close(segment.log_path)
             self._opened.close(segment.catalog_path)

@@ -1,9 +1,8 @@
 """The `Files` port on a real file system.
 
-POSIX promises less than it seems to, and this module takes it at its word. Above all, a failed `fdatasync` is final:
-Linux reports it once and then marks the pages clean, so that a second call says yes about data that is gone (Rebello et
-al., "Can Applications Recover from fsync Failures?", USENIX ATC 2020). This module never retries one, and neither may
-its callers.
+It relies on no more than POSIX promises. Above all, a failed `fdatasync` is final: Linux reports it once and then marks
+the pages clean, so that a second call succeeds although the data is gone (Rebello et al., "Can Applications Recover
+from fsync Failures?", USENIX ATC 2020). This module never retries one, and neither may its callers.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ class DiskFile:
             position += size
 
     def _write_rest(self, buffers: Sequence[Buffer], skip: int, position: int) -> None:
-        """Writes what a short `pwritev` left: all but the first `skip` bytes of `buffers`."""
+        """Writes what a short `pwritev` has not written: all but the first `skip` bytes of `buffers`."""
         rest = [memoryview(buffer) for buffer in buffers]
         while True:
             # Whole buffers go, and the one that was cut is sliced: `skip` counts bytes of the last call only.
@@ -101,7 +100,7 @@ class DiskLock:
 
 
 class DiskFiles:
-    """All files below one directory (`Files`). The directory itself comes into being by `make_dirs("")`."""
+    """All files below one root directory (`Files`). `make_dirs("")` creates the root itself."""
 
     def __init__(self, root: str) -> None:
         self.root = os.path.realpath(root)
@@ -184,8 +183,8 @@ class DiskFiles:
         return stat.f_bavail * stat.f_frsize
 
     def _resolve(self, path: str) -> str:
-        """Returns the real path. Paths are made by this program from ids and numbers, so a bad one is a bug, not an
-        input."""
+        """Returns the absolute path of a relative one. Paths are built by this program, so a bad one fails an
+        assertion."""
         if not path:
             return self.root
         assert "\0" not in path and not path.startswith("/"), f"not a relative path: {path!r}"
@@ -203,7 +202,8 @@ def _sync_directory(path: str) -> None:
 
 
 def _sync_ancestors(path: str) -> None:
-    """Makes the name of the data directory durable, as far up as this user may look."""
+    """Fsyncs the parent directories of the data directory, as far up as this user may read, so that its name is
+    durable."""
     parent = os.path.dirname(path)
     while parent != path and os.access(parent, os.R_OK):
         _sync_directory(parent)

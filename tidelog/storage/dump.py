@@ -1,7 +1,7 @@
-"""The bytes of a log, spelled out: `tidelog log dump`, for people and for programs (Kafka's `DumpLogSegments`).
+"""The bytes of a log as text or JSON: `tidelog log dump` (Kafka's `DumpLogSegments`).
 
-Rows come as they lie in the files, judged only by their checksum, with nothing repaired, skipped or truncated: whoever
-dumps a log wants to see what is there. Batches come as the rows describe them, with what their own header says.
+Catalog rows are shown as they lie in the files, checked by nothing but their checksum; nothing is repaired, skipped or
+truncated. Batches are shown as the catalog rows list them, with the contents of their own headers.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from tidelog.storage.segment import Damage
 from tidelog.storage.slot_entries import EntryKind, decode_entry
 
 Fields = dict[str, int | str | bool | list[list[int]] | list[str]]
-"""The content of a JSON object."""
+"""Fields of a JSON object."""
 
 
 class Dumped(NamedTuple):
-    """A row or a batch: its file and position, its kind, its content. `fields` and the rest make a JSON object."""
+    """A dumped row or batch: its file, position in the file, kind and contents. `as_json` gives them as one JSON
+    object."""
 
     file: str
     position: int
@@ -125,10 +126,8 @@ def _body_fields(row: Row) -> Fields:
 
 
 def dump_batches(log: PartitionLog) -> Iterator[tuple[Dumped, bytes]]:
-    """Yields every batch of a log and its bytes, none for what is damaged. The bytes are for `decode_batch`.
-
-    Of a slot store's entries (`slot_entries`), which are of no kind BATCH, the bytes are the payload's.
-    """
+    """Yields every batch of a log with its bytes, which can be passed to `decode_batch`; damage with no bytes. Of a
+    Paxos journal's entries (`slot_entries`), whose kind is not BATCH, the bytes are the payload."""
     offset = log.log_start_offset
     for part in log.parts(offset):
         if isinstance(part, Damage):

@@ -1,9 +1,8 @@
 """The writes of a log that are not yet flushed, and the flush that makes them durable.
 
-A flush takes everything that was written so far in one go; what is written while it runs waits for the next. So one
-fsync a file serves all that gathered during the one before it, and the event loop never blocks:
-
-1. `begin` hands out what is to be made durable.
+A flush covers everything that was written before it began; later writes wait for the next one. So one fsync of a file
+serves all writes that gathered during the fsync before it, and the event loop never blocks:
+1. `begin` returns a `Flush` of what is to be made durable.
 2. `Flush.run` does nothing but fsyncs, on the disk threads, while further appends go on.
 3. `end` moves `durable_offset` up to what the flush covered, or takes the log offline.
 """
@@ -20,7 +19,8 @@ from tidelog.storage.open_files import OpenFiles
 
 @dataclass(frozen=True, slots=True)
 class Flush:
-    """A flush covers everything appended below `sequence`. `run` may be called on another thread."""
+    """The fsyncs that make every catalog row below `sequence`, and their batches, durable. `run` may be called on
+    another thread."""
 
     files: dict[str, File]
     directory: str | None
@@ -29,7 +29,7 @@ class Flush:
     file_bytes: int
     _opened: OpenFiles = field(repr=False)
     afterwards: Callable[[], None] | None = None
-    """Makes durable, once the files are, the rest that has to be on the disk before the flush counts."""
+    """Call that is made when the files are durable, and that has to succeed before the flush counts as done."""
 
     @property
     def fsyncs(self) -> int:
@@ -37,22 +37,22 @@ class Flush:
 
     @property
     def syncs(self) -> list[Callable[[], None]]:
-        """Returns one fsync for each file, to be done in any order, or at the same time."""
+        """Returns one fsync call for each file; they may run in any order, or at the same time."""
         return [file.sync for file in self.files.values()]
 
     @property
     def has_rest(self) -> bool:
-        """Returns True if something is left to be done once the files are durable."""
+        """Returns True if `run_rest` has something to do after the files' fsyncs."""
         return self.directory is not None or self.afterwards is not None
 
     def run(self) -> None:
-        """Fsyncs each file once, and does the rest. Raises the first `OSError`."""
+        """Fsyncs each file once, then runs `run_rest`. Raises the first `OSError`."""
         for sync in self.syncs:
             sync()
         self.run_rest()
 
     def run_rest(self) -> None:
-        """Fsyncs the directory, if names changed, and does what is asked for afterwards. Raises `OSError`."""
+        """Fsyncs the directory if files were created or removed in it, and calls `afterwards`. Raises `OSError`."""
         if self.directory is not None:
             self._opened.files.sync_dir(self.directory)
         if self.afterwards is not None:
@@ -60,13 +60,14 @@ class Flush:
             self.afterwards()
 
     def release(self) -> None:
-        """Gives up the hold on the files, whatever became of them."""
+        """Unpins the files, after success or failure."""
         for path in self.files:
             self._opened.unpin(path)
 
 
 class Flusher:
-    """The files of one log with writes that no flush has taken, each pinned from its first write on."""
+    """The files of one log that were written since the last flush began, each kept open (pinned) from its first write
+    on."""
 
     def __init__(self, state: LogState) -> None:
         self._state = state
@@ -74,14 +75,14 @@ class Flusher:
         self._files: dict[str, File] = {}
         self.file_bytes = 0
         self.has_names = False
-        """True if a file was created or removed."""
+        """True if a file was created or removed since the last flush began."""
 
     def __contains__(self, path: str) -> bool:
         return path in self._files
 
     def soil(self, path: str, *, create: bool = False) -> File:
-        """Returns the handle of a file that is about to be written. Raises `OSError` or `Overloaded` if it cannot be
-        opened."""
+        """Returns the handle of a file, and includes the file in the next flush. Call before a write. Raises `OSError`
+        or `Overloaded` if it cannot be opened."""
         file = self._files.get(path)
         if file is None:
             self._opened.get(path, create=create)
@@ -91,7 +92,7 @@ class Flusher:
         return file
 
     def disown(self, path: str) -> None:
-        """Forgets about a file's writes: nobody waits for them."""
+        """Removes a file from the next flush, since nobody waits for its writes, and unpins it."""
         if self._files.pop(path, None) is not None:
             self._opened.unpin(path)
 
@@ -101,11 +102,11 @@ class Flusher:
 
     @property
     def is_dirty(self) -> bool:
-        """Returns True if something waits for a flush."""
+        """Returns True if a write waits for a flush, and the log is online."""
         return bool(self._files) and self._state.offline_reason is None
 
     def begin(self) -> Flush:
-        """Takes all that was written so far. One flush at a time: `end` before the next."""
+        """Returns the flush of everything written so far. `end` has to be called before the next one begins."""
         assert self._files
         assert self._state.offline_reason is None
         tail = self._state.tail
@@ -119,7 +120,7 @@ class Flusher:
         return flush
 
     def end(self, flush: Flush, error: OSError | None) -> None:
-        """Takes in a flush's outcome; on success `durable_offset` covers it."""
+        """Ends a flush: on success `durable_offset` covers what it flushed, on an error the log is taken offline."""
         flush.release()
         state = self._state
         # A failed fsync is final. The kernel marks the lost pages clean, and a second fsync would lie.
@@ -135,7 +136,7 @@ class Flusher:
         state.durable_offset = flush.offset
 
     def flush(self) -> None:
-        """Flushes in one go. Blocking; no other may be under way."""
+        """Begins a flush, runs it and ends it. Blocking; no other flush may be under way."""
         flush = self.begin()
         try:
             flush.run()

@@ -1,8 +1,8 @@
-"""The file that keeps the producers' states for a log that starts over, while its segments go.
+"""The file that keeps the producers' states while a log drops all its segments and starts over.
 
-The log is told of them once. A crash between the decision, which metainfo holds, and the checkpoint of the new segment
-would lose them, and the log would look as if it needed nothing more. So they are durable before the decision is, and
-the next opening takes them from here. The file counts only while metainfo says `restarts`, and goes afterwards.
+The leader sends these states once. A crash between the decision to start over, which metainfo holds, and the checkpoint
+of the new segment would lose them. So they are durable before that decision is, and the next opening reads them from
+this file. The file counts only while metainfo says `restarts`, and is removed afterwards.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ HANDOVER = "producers"
 
 
 def keep_handover(files: Files, directory: str, rows: bytes) -> None:
-    """Keeps these PRODUCER rows, durably, and nothing that was kept before. Raises `OSError`."""
+    """Stores these PRODUCER rows durably, in place of what was stored before. Raises `OSError`."""
     path = f"{directory}/{HANDOVER}"
     if not rows:
         # A file of an earlier start over would speak of producers of another log.
@@ -39,7 +39,7 @@ def keep_handover(files: Files, directory: str, rows: bytes) -> None:
 
 
 def read_handover(files: Files, directory: str, codec: RowCodec, rows_max: int) -> list[tuple[int, ProducerState]]:
-    """Returns the states that were kept; none if there is no such file, or if any of it is damaged."""
+    """Returns the producers' states that were stored; none if there is no such file, or if any of it is damaged."""
     try:
         file = files.open(f"{directory}/{HANDOVER}")
         try:
@@ -53,7 +53,7 @@ def read_handover(files: Files, directory: str, codec: RowCodec, rows_max: int) 
 
 
 def drop_handover(files: Files, directory: str) -> None:
-    """Removes the file. Best effort: it does not count any more."""
+    """Removes the file, which does not count any more. Best effort."""
     with suppress(OSError):
         if files.exists(f"{directory}/{HANDOVER}"):
             files.remove(f"{directory}/{HANDOVER}")

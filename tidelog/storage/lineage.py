@@ -1,7 +1,7 @@
-"""The leader epochs of a log's offsets, as the log itself can tell.
+"""The leader epochs of a log, from its own batches.
 
-A lineage is the list of (leader epoch, first offset), both strictly increasing: what replicas compare whose logs have
-parted. The comparing is theirs (`tidelog.replication.isr.lineage`).
+A lineage is the list of (leader epoch, first offset), both strictly increasing (Kafka's leader epoch cache). Replicas
+compare their lineages to find where their logs diverge (`tidelog.replication.isr.lineage`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ def epoch_before(lineage: Lineage, offset: int) -> int | None:
 
 
 def begin_epoch(lineage: Lineage, epoch: int, offset: int) -> None:
-    """Notes in place that a batch of `epoch` is written at `offset`."""
+    """Adds an epoch to the lineage, in place, if the batch at `offset` is the first of `epoch`."""
     # Epochs never fall in a log, so an epoch that is not newer has begun already.
     if not lineage or lineage[-1][0] < epoch:
         lineage.append((epoch, offset))

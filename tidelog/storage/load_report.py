@@ -10,32 +10,31 @@ from tidelog.storage.segment import Damage
 
 @dataclass(slots=True)
 class LoadReport:
-    """The findings of opening a log. `findings` are sentences for the operator; none means that nothing was wrong."""
+    """The findings of opening a log. `findings` are sentences for the operator; none if nothing was wrong."""
 
     findings: list[str] = field(default_factory=list)
     rows_rewritten: int = 0
     bytes_cut: int = 0
     rows_cut: int = 0
     damage: list[Damage] = field(default_factory=list)
-    """Damage that was met on the way. Segments in order are not read; `verify` finds what is in them."""
+    """Damage that opening found. Sealed segments in order are not read; `verify` finds what is damaged in them."""
     high_watermark: int = 0
-    """The high watermark as last checkpointed on this disk. 0 if that is lost, too, which says nothing about what was
-    committed."""
+    """The high watermark as last checkpointed on this disk; 0 if the checkpoint is lost, which does not mean that
+    nothing was committed."""
 
     def say(self, finding: str) -> None:
         self.findings.append(finding)
 
 
 class Corrections:
-    """Changes that opening makes on the disk. One that the disk refuses costs the log its right to be written, not the
-    data its readers."""
+    """Changes that opening makes on the disk. If the disk refuses one, the log can be read, but not written."""
 
     def __init__(self) -> None:
         self.are_made = False
         self.error: OSError | None = None
 
     def attempt(self, change: Callable[[], object]) -> None:
-        """Makes a change, or notes why it could not be made."""
+        """Makes a change; if it fails, remembers the first `OSError` in `error`."""
         self.are_made = True
         try:
             change()

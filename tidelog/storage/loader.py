@@ -1,12 +1,12 @@
-"""Opening a log: find out what is there, tell a torn tail from later damage, and never guess.
+"""Opening a log: finds out what is there, tells a torn end from later damage, and never guesses.
 
-`tidelog.storage.scan` has the rule that tells them apart, for one segment. What is decided here is between segments:
-
-- Which of them need a scan. One with a sound seal below D (how far the log was durable) is not read at all, so opening
-  takes two small reads a segment, plus the rows of the last one.
-- What precedes something that was durable once was durable, too, and is kept, whatever has become of it. What follows a
-  torn end was written after it, and goes.
-- What lies wholly below the log's start is left over from a deletion, and is not judged.
+`tidelog.storage.scan` tells these apart within one segment. This module decides between segments. D is the highest row
+sequence that any row or metainfo copy declares durable.
+- Which segments need a scan. One with a sound seal below D is not read at all, so opening takes two small reads a
+  segment, plus the rows of the last one.
+- What precedes something that was durable once was durable, too, and is kept, even if it is damaged. What follows a
+  torn end was written after it, and is dropped.
+- What lies wholly below the log's start is left over from a deletion, and is not checked.
 """
 
 from __future__ import annotations
@@ -51,20 +51,20 @@ def load_log(
 ) -> tuple[PartitionLog, LoadReport]:
     """Opens the log in `directory`, or makes an empty one there. Blocking.
 
-    `new_incarnation` is used if there is no metainfo; `held` tells that there should be a log; `bad_end` says what a
-    batch means that does not verify, and of which no mark says that it was durable. Damage never makes it fail;
-    `OSError` comes only from a disk on which files cannot be opened or made. If what was found cannot be made durable,
-    the log is offline at once.
+    `new_incarnation` becomes the log's id if there is no metainfo; `held` says since when this disk should have the
+    log; `bad_end` decides whether a damaged batch at the end, which no mark declares durable, is kept. Damage never
+    raises; `OSError` is raised only if files cannot be opened or made. If what was found cannot be made durable, the
+    log is offline at once.
     """
     return _Loader(opened, directory, identity, settings, bad_end).load(new_incarnation, now_ms, held)
 
 
 class Held(NamedTuple):
-    """The position of the metadata log since which a disk is to hold a log."""
+    """The metadata log position since which this broker is assigned a log."""
 
     since: int
     is_begun: bool
-    """True if the log was made here, durably: if nothing of it is found, it is lost."""
+    """True if the log was created on this disk, durably: if none of its files is found, it is lost."""
 
 
 class _Loader:
@@ -155,7 +155,8 @@ class _Loader:
     # -- finding --------------------------------------------------------------------------------------------------
 
     def _find(self, info: Metainfo, *, is_known: bool) -> list[Segment]:
-        """Returns the segments by their names; `is_known`: there is metainfo of this log."""
+        """Returns the segments found in the directory, or one empty segment if there are none. `is_known` says that
+        metainfo of this log was found."""
         if info.restarts:
             # The decision to start over was durable; what is left of the segments is no part of the log, however sound
             # it looks.
@@ -183,8 +184,8 @@ class _Loader:
     def _judge_loss(
         self, info: Metainfo, segments: list[Segment], loaded: LoadedCopies[Metainfo] | None, held: Held | None
     ) -> Metainfo:
-        """Notes in metainfo that the log is lost, if nothing is left of one that was made: without metainfo, which a
-        new log gets last, no batch; with it, no file of its segments."""
+        """Returns metainfo with `stands_in_since` set if the log is lost: it was created here, and metainfo is gone and
+        no batch is left, or metainfo is left and no segment file. Else returns it unchanged."""
         if held is None:
             return info
         if loaded is None:
@@ -211,8 +212,8 @@ class _Loader:
         return Segment(self._opened, self._directory, base_offset, self._codec)
 
     def _without_strangers(self, segments: list[Segment], *, is_known: bool) -> list[Segment]:
-        """Opens segments by their headers and seals. One for which these are not in order may be another log's: what is
-        not ours is set aside. Returns the segments of which something is left."""
+        """Opens segments by their headers and seals, renames files that belong to another log, and returns the segments
+        that are left."""
         # A segment with a header and a seal of ours is ours; these checksums are seeded with the log's identity.
         doubtful = [segment for segment in segments if not self._open_sealed(segment)]
         strangers = dict.fromkeys(
@@ -240,7 +241,8 @@ class _Loader:
         return seal is not None
 
     def _scan_rows(self, segment: Segment, next_base_offset: int) -> None:
-        """Finds where a segment's rows start and how many there are, the highest durable mark, and the log's start."""
+        """Finds where a segment's catalog rows begin, how many there are, the highest durable mark in them, and the log
+        start offset."""
         seal = self._seals.get(segment.base_offset)
         if seal is not None:
             self._note_marks(seal.durable, seal.start_offset)
@@ -264,7 +266,8 @@ class _Loader:
         self._log_start = max(self._log_start, log_start_offset)
 
     def _take_doomed(self, segments: list[Segment]) -> list[Segment]:
-        """Takes out what lies wholly below the log's start: a deletion that a crash interrupted."""
+        """Removes from `segments` those that lie wholly below the log's start, left by a deletion that a crash
+        interrupted, and returns them."""
         # Deletions are asked for below the high watermark only. So whatever row says how far, everything up to there
         # was durable, and it does no harm if the row itself is truncated later.
         doomed: list[Segment] = []
@@ -275,8 +278,8 @@ class _Loader:
         return doomed
 
     def _infer_header(self, segment: Segment, next_base_offset: int) -> None:
-        """Numbers the rows of a segment without a header: they begin behind the last checkpoint row, with the sequences
-        that the first sound row says. A row of another segment, from an old block or a swapped file, says nothing."""
+        """Finds the row sequences of a segment whose catalog header is damaged: its rows begin behind the last
+        checkpoint row, and are numbered from the first sound row. Rows that belong to other offsets are ignored."""
         segment.body_slot, segment.first_sequence = 1, -1
         for slot in range(1, segment.slots):
             raw = segment.raw_rows(slot, 1)
@@ -290,7 +293,8 @@ class _Loader:
     # -- scanning -------------------------------------------------------------------------------------------------
 
     def _scan_all(self, segments: list[Segment], durable_end: int, sequence: int) -> Tail:
-        """Brings every segment that is not sealed below D into a sound state; returns the log's tail."""
+        """Scans and corrects every segment that is not sealed below D (the highest durable sequence); returns the log's
+        end."""
         tail = Tail(sequence, 0, 0, segments[0].base_offset, 0, NO_TIMESTAMP, self._log_start)
         for index, segment in enumerate(segments):
             later = segments[index + 1 :]
@@ -331,14 +335,14 @@ class _Loader:
 
     @property
     def _may_be_filled(self) -> bool:
-        """Returns True if the log was made, and others hold it, too."""
+        """Returns True if the log existed here before, and other replicas can fill it again."""
         # Of a new log nobody counts on anything yet; of a log by itself there is nobody to fill it from.
         is_made = self._is_known and not self._is_bare and not self._info.restarts
         return is_made and self._held is not None and self._bad_end == BadEnd.KEEP
 
     def _note_end_lost(self) -> None:
-        """Notes in metainfo that the log has lost its end: it counts for as little as one that is lost, from before its
-        end is truncated."""
+        """Notes in metainfo, before the end is truncated, that durable batches at the log's end are lost. Until it is
+        filled from other replicas the log counts as lost."""
         assert self._held is not None
         if self._info.stands_in_since != self._held.since:
             self._report.say("the log has lost its end; nobody counts on it until it is filled from other replicas")
@@ -352,8 +356,7 @@ class _Loader:
         return Tail(segment.next_sequence, 0, epoch, segment.end_offset, 0, NO_TIMESTAMP, start)
 
     def _drop(self, segments: list[Segment], first: int) -> None:
-        """Removes segments behind a truncation: all that is in them was written after what is gone, so never
-        acknowledged."""
+        """Removes segments behind a truncated one: they were written after what is truncated, so never acknowledged."""
         # The last one first, each step durable: a crash on the way leaves a shorter log, never one with a hole.
         for segment in reversed(segments[first:]):
             self._report.say(f"segment {segment.base_offset} follows a torn tail and is dropped")
@@ -388,12 +391,12 @@ class _Loader:
         return None
 
     def _has_durable_names(self, last: Segment) -> bool:
-        """Returns True if the names of the last segment's files are durable: the flush that covers its first row fsyncs
-        them. Behind a seal there was another segment, which was about to be removed."""
+        """Returns True if the names of the last segment's files are durable: its first row is, and the flush of that
+        row fsyncs the directory. If the segment is sealed, a later one was being removed, and the answer is False."""
         return not last.is_sealed and self._durable > last.first_sequence
 
     def _finish_deletion(self, doomed: list[Segment]) -> str | None:
-        """Removes what is deleted; returns why that failed, or None."""
+        """Removes the files of deleted segments; returns why that failed, or None."""
         if not doomed:
             return None
         try:
@@ -405,8 +408,8 @@ class _Loader:
         return None
 
     def _report_damage(self, log_start_offset: int) -> None:
-        """Reports the damage at and above the log's start. What is missing below was deleted, not damaged: a crash lets
-        the files go in any order."""
+        """Reports the damage at and above the log's start. Files missing below it were deleted: a crash may leave any
+        of them."""
         report = self._report
         report.damage = [damage for damage in report.damage if damage.end > log_start_offset]
         for damage in report.damage:
@@ -428,12 +431,13 @@ class _Loader:
 
 
 def _durable(loaded: LoadedCopies[Metainfo] | None) -> Metainfo | None:
-    """Returns the metainfo that is on the disk for sure: the second copy was begun when the first one was durable."""
+    """Returns the metainfo that is surely on the disk (both copies are good), or None."""
     return None if loaded is None or loaded.bad_copies else loaded.info
 
 
 def _write_again(segment: Segment, durable: int) -> None:
-    """Makes everything from the row `durable` on dirty, so that the next fsync has to write it. Raises `OSError`."""
+    """Writes all bytes from the row of sequence `durable` on again, so that the next fsync really writes them. Raises
+    `OSError`."""
     # After a failed fsync the kernel holds the lost pages as clean: this process, or the one before it, can read them,
     # an fsync says yes, and they are gone with the power (PostgreSQL's fsync trouble of 2018).
     slot = max(0, durable - segment.first_sequence)
@@ -444,7 +448,7 @@ def _write_again(segment: Segment, durable: int) -> None:
 
 
 def _copy_onto_itself(file: File, position: int, end: int) -> None:
-    """Passes over bytes that cannot be read: they are damage that is kept, with nothing to write in its place."""
+    """Rewrites the bytes from `position` to `end`. Skips sectors that cannot be read: they are damage."""
     while position < end:
         size = min(COPY_BYTES, end - position)
         try:
@@ -459,11 +463,11 @@ def _copy_onto_itself(file: File, position: int, end: int) -> None:
 
 
 class UnreadableError(Exception):
-    """These bytes cannot be read."""
+    """Raised for bytes that cannot be read."""
 
 
 def _copy_piece(file: File, position: int, size: int) -> None:
-    """Raises `UnreadableError`, or `OSError` if they cannot be written."""
+    """Rewrites `size` bytes at `position`. Raises `UnreadableError`, or `OSError` if they cannot be written."""
     try:
         data = file.pread(size, position)
     except OSError as error:

@@ -59,7 +59,7 @@ SNAPSHOTS = "snapshots"
 REMOVED = "-removed"
 NOT_HELD = "this broker holds no replica of the partition any more"
 STANDALONE_LOG = PartitionId(TopicId("f" * 32), 0)
-"""The identity of a log by itself (`tidelog log replica`), whose directory holds nothing but a journal."""
+"""The identity of a standalone log (`tidelog log replica`), whose directory holds nothing but a Paxos journal."""
 
 _TOPIC_ID = re.compile(r"[0-9a-f]{32}")
 _METADATA = re.compile(rf"{METADATA}(-[0-9]{{1,6}})?")
@@ -67,7 +67,7 @@ _METADATA = re.compile(rf"{METADATA}(-[0-9]{{1,6}})?")
 
 @dataclass(frozen=True, slots=True)
 class LogStatistics:
-    """The open logs in numbers."""
+    """Counts over the open logs: logs, segments, bytes, open files, and the free bytes of the disk."""
 
     logs: int
     logs_offline: int
@@ -78,7 +78,7 @@ class LogStatistics:
 
 
 class LogManager(LogOpener):
-    """The logs of one process. Takes the directory's lock when made, gives it back in `close`.
+    """The logs of one process (Kafka's `LogManager`). Locks the data directory when made, unlocks it in `close`.
 
     Raises as `data_directory.claim`.
     """
@@ -101,48 +101,52 @@ class LogManager(LogOpener):
         return self._logs
 
     def apart(self) -> LogOpener:
-        """Returns who opens the files of one partition on another thread (`log_opener`)."""
+        """Returns an opener that opens the files of one partition on another thread, with a file cache of its own.
+        `adopt` takes over what it has opened."""
         return LogOpener(self._files, self._opened.apart(), self._identity, self._new_incarnation)
 
     def adopt(self, opener: LogOpener) -> None:
-        """Takes over what `opener` has opened."""
+        """Takes over the logs and journals that an opener (`apart`) has opened."""
         logs, journals = opener.hand_over(self._opened)
         assert not logs.keys() & self._logs.keys(), "a log is opened once"
         self._logs |= logs
         self._journals |= journals
 
     def make_topics(self, partitions: Iterable[PartitionId]) -> None:
-        """Calls `new_logs.make_topics`."""
+        """Makes the directories of these partitions' topics, durably. Blocking. Raises `OSError`."""
         new_logs.make_topics(self._files, partitions)
 
     def prepare(self, new: NewLog) -> bool:
-        """Calls `new_logs.prepare`."""
+        """Makes a new log's files under a temporary name; returns False if the partition has a directory already.
+        Blocking. Raises `OSError`."""
         return new_logs.prepare(self._files, new, self._new_incarnation)
 
     def publish(self, prepared: Sequence[PartitionId], others: Iterable[PartitionId]) -> None:
-        """Calls `new_logs.publish`."""
+        """Renames prepared new logs to their own names, durably, and makes the names of the other partitions durable as
+        well. Blocking. Raises `OSError`: none of the prepared logs is there then, as far as the disk allows."""
         new_logs.publish(self._files, prepared, others)
 
     def note_held(self, position: int) -> None:
-        """Notes durably that all logs that this disk is to hold by the metadata up to `position` are made. Blocking.
+        """Stores durably that all logs assigned to this broker by the metadata up to `position` are created. Blocking.
         Raises `OSError`."""
         self.identity.change(held_position=position)
 
     def close_log(self, partition_id: PartitionId, high_watermark: int) -> None:
-        """Closes one log, which can be opened again then. Blocking; no flush of it may be under way. Raises as
+        """Closes one log and its journal; it can be opened again. Blocking; no flush of it may be under way. Raises as
         `PartitionLog.close`."""
         self._close_journal(partition_id)
         self._logs.pop(partition_id).close(high_watermark)
 
     def holds_data(self) -> bool:
-        """Returns True if a log of a partition, or a snapshot of the metadata, was ever written here. Blocking."""
+        """Returns True if this directory holds a partition's log, or a snapshot of the metadata. Blocking."""
         return any(map(self.has_log, self.partition_ids())) or bool(self._files.list(SNAPSHOTS))
 
     def open_slots(
         self, now_ms: int, *, anew: bool = False, incarnation: str | None = None
     ) -> tuple[SlotStore, StoredSlots]:
-        """Opens the newest replica of the metadata log, or makes an empty one; `anew`, one beside those that are there,
-        which stay as they are. A new one has this `incarnation`, or draws one. Blocking. Raises as `SlotStore.open`."""
+        """Opens the newest replica of the metadata log, or makes an empty one. With `anew`, makes one in another
+        directory, and leaves the older ones as they are. A new one gets this `incarnation`, or a drawn one. Blocking.
+        Raises as `SlotStore.open`."""
         previous = self._logs.pop(METADATA_LOG, None)
         if previous is not None:
             previous.close(previous.log_start_offset)
@@ -165,12 +169,13 @@ class LogManager(LogOpener):
         return store, stored
 
     def remove_snapshots(self) -> None:
-        """Removes all snapshots: they are found to be of something else. Blocking. Raises `OSError`."""
+        """Removes all metadata snapshots, which were found not to belong to this cluster's metadata log. Blocking.
+        Raises `OSError`."""
         self._files.remove_tree(SNAPSHOTS)
 
     def set_snapshots_aside(self, generation: int) -> None:
-        """Gives the snapshots another name, under which nobody takes them for those of this generation. Blocking.
-        Raises `OSError`."""
+        """Renames the directory of metadata snapshots, once for each generation, so that a recovered cluster does not
+        load snapshots from before its recovery. Blocking. Raises `OSError`."""
         aside = f"{SNAPSHOTS}-before-{generation}"
         # Once for a generation: `cluster recover` may be repeated, and snapshots that lie here by then are of the new
         # one.
@@ -179,19 +184,19 @@ class LogManager(LogOpener):
             self._files.sync_dir("")
 
     def topic_ids(self) -> list[TopicId]:
-        """Returns topics that have a directory here, known to anybody or not; sorted."""
+        """Returns the topics that have a directory here, also those that no metadata knows; sorted."""
         return stored_topics(self._files)
 
     def remove_topic(self, topic_id: TopicId) -> None:
         """Removes all logs of a topic, durably. Blocking; no flush of theirs may be under way.
 
-        Raises `OSError`; some files may be gone then, and the order can be repeated.
+        Raises `OSError`: some files may be gone then, and the removal can be repeated.
         """
         self.close_removed([partition_id for partition_id in self._logs if partition_id.topic_id == topic_id])
         self.remove_aside(self.set_topic_aside(topic_id))
 
     def close_removed(self, partition_ids: Iterable[PartitionId]) -> None:
-        """Closes logs that are about to be removed, if they are open. No flush of theirs may be under way."""
+        """Closes those of the logs that are open, before they are removed. No flush of theirs may be under way."""
         for partition_id in partition_ids:
             self._close_journal(partition_id, offline_reason=NOT_HELD)
             log = self._logs.pop(partition_id, None)
@@ -201,12 +206,13 @@ class LogManager(LogOpener):
                 log.close(log.log_start_offset)
 
     def set_topic_aside(self, topic_id: TopicId) -> str:
-        """Takes its name from a topic's directory, whose logs are not open, durably; returns what to remove. Blocking.
-        Raises `OSError`."""
+        """Renames a topic's directory, whose logs are not open, durably, so that nothing opens it again; returns the
+        new name, for `remove_aside`. Blocking. Raises `OSError`."""
         return self._set_aside(f"{TOPICS}/{topic_id}")
 
     def set_partition_aside(self, partition_id: PartitionId) -> str:
-        """Does the same for one log."""
+        """Renames a log's directory, durably, so that nothing opens it again; returns the new name, for `remove_aside`.
+        Blocking. Raises `OSError`."""
         return self._set_aside(log_directory(partition_id))
 
     def _set_aside(self, directory: str) -> str:
@@ -222,14 +228,15 @@ class LogManager(LogOpener):
         return directory + REMOVED
 
     def removals(self, directory: str) -> list[Callable[[], None]]:
-        """Returns the calls that remove what was set aside, one for each log of a topic. All are blocking."""
+        """Returns the calls that remove a renamed directory, one for each log of a topic and a last one for the
+        directory itself. All are blocking."""
         names = self._files.list(directory) if _parent(directory) == TOPICS else []
         steps = [partial(self._files.remove_tree, f"{directory}/{name}") for name in names]
         return [*steps, partial(self.remove_aside, directory)]
 
     def remove_aside(self, directory: str) -> None:
-        """Removes what was set aside, and with the last log its topic's directory. Blocking. Raises `OSError`; some
-        files may be gone then, and what is left goes at the next start."""
+        """Removes a renamed directory; after the last log also its topic's directory. Blocking. Raises `OSError`: some
+        files may be gone then, and the others are removed at the next start."""
         self._files.remove_tree(directory)
         parent = _parent(directory)
         if parent != TOPICS:
@@ -238,21 +245,21 @@ class LogManager(LogOpener):
             self._files.sync_dir(TOPICS)
 
     def partition_ids(self) -> list[PartitionId]:
-        """Returns partitions that have a directory here, open or not, known to anybody or not. Blocking."""
+        """Returns the partitions that have a directory here, open or not, also those that no metadata knows.
+        Blocking."""
         return [partition_id for partition_id in stored_logs(self._files).values() if partition_id != METADATA_LOG]
 
     def remove_partition(self, partition_id: PartitionId) -> None:
-        """Removes one log, durably; what a power cut leaves of it is no log any more. Blocking; no flush of it may be
-        under way.
+        """Removes one log, durably; no power cut brings it back as a log. Blocking; no flush of it may be under way.
 
-        Raises `OSError`; some files may be gone then, and the order can be repeated.
+        Raises `OSError`: some files may be gone then, and the removal can be repeated.
         """
         self.close_removed([partition_id])
         self.remove_aside(self.set_partition_aside(partition_id))
 
     def remove_leftovers(self) -> None:
-        """Removes what an interrupted removal has left, or the making of a log, before any is made. Blocking. Raises
-        `OSError`."""
+        """Removes what an interrupted removal, or an interrupted making of a log, has left. Must be called before any
+        log is made. Blocking. Raises `OSError`."""
         for name in self._files.list(TOPICS):
             if name.endswith(REMOVED):
                 self._files.remove_tree(f"{TOPICS}/{name}")
@@ -269,9 +276,9 @@ class LogManager(LogOpener):
             self._files.sync_dir(TOPICS)
 
     def close(self, high_watermarks: Mapping[PartitionId, int]) -> list[str]:
-        """Closes all logs, then gives the directory back. Blocking; no flush may be under way.
+        """Closes all logs, then unlocks the directory. Blocking; no flush may be under way.
 
-        Returns a sentence for each log that could not be closed cleanly: its next opening will check more.
+        Returns a sentence for each log that was not closed cleanly: its next opening will check more.
         """
         findings: list[str] = []
         for partition_id in list(self._journals):
@@ -294,7 +301,7 @@ class LogManager(LogOpener):
         return findings
 
     def statistics(self) -> LogStatistics:
-        """Counts over the open logs. Raises `OSError` if the disk does not say how much is free."""
+        """Counts over the open logs. Raises `OSError` if the disk does not report its free space."""
         logs = self._logs.values()
         return LogStatistics(
             logs=len(logs),
@@ -315,14 +322,14 @@ def _parent(directory: str) -> str:
 
 
 def metadata_directories(files: Files) -> list[str]:
-    """Returns the directories of metadata log replicas, the newest last; the first one's path if there is none."""
+    """Returns the directories of metadata log replicas, the newest last; only the default path if there is none."""
     names = [name for name in files.list("") if _METADATA.fullmatch(name)]
     # By length, then by name: `metadata-10` is newer than `metadata-9`.
     return sorted(names, key=lambda name: (len(name), name)) or [METADATA]
 
 
 def stored_logs(files: Files) -> dict[str, PartitionId]:
-    """Returns the logs that have a directory, by directory, whether a manager has them open or not."""
+    """Returns the logs that have a directory, open or not, by directory path."""
     logs = {name: METADATA_LOG for name in metadata_directories(files) if files.exists(name)}
     for topic_id in stored_topics(files):
         for name in sorted(filter(str.isdecimal, files.list(f"{TOPICS}/{topic_id}")), key=int):
@@ -332,7 +339,7 @@ def stored_logs(files: Files) -> dict[str, PartitionId]:
 
 
 def stored_journals(files: Files) -> dict[str, PartitionId]:
-    """Returns the journals of Paxos partitions, and that of a log by itself, by directory; as `stored_logs`."""
+    """Returns the journals of Paxos partitions, and that of a standalone log, open or not, by directory path."""
     journals = {JOURNAL: STANDALONE_LOG} if files.exists(JOURNAL) else {}
     for directory, partition_id in stored_logs(files).items():
         if partition_id != METADATA_LOG and files.exists(f"{directory}/{JOURNAL}"):
@@ -341,5 +348,5 @@ def stored_journals(files: Files) -> dict[str, PartitionId]:
 
 
 def stored_topics(files: Files) -> list[TopicId]:
-    """Returns topics that have a directory, known to anybody or not; sorted."""
+    """Returns the topics that have a directory, also those that no metadata knows; sorted."""
     return [TopicId(name) for name in files.list(TOPICS) if _TOPIC_ID.fullmatch(name)]

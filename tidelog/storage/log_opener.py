@@ -1,8 +1,8 @@
 """Opening the files of a partition: its log, and its journal if it has one (`commit.protocol=paxos`).
 
-Opening takes reads, writes and fsyncs, so a broker has it done on its disk threads. A `LogOpener` that
-`LogManager.apart` made is used by one thread at a time and shares nothing with the open logs: it has a cache of handles
-of its own, and what it has opened is nobody's until `LogManager.adopt` takes it over, on the event loop.
+Opening takes reads, writes and fsyncs, so a broker does it on its disk threads. A `LogOpener` from `LogManager.apart`
+is used by one thread at a time and shares nothing with the open logs: it has its own cache of file handles, and nothing
+else uses what it has opened until `LogManager.adopt` takes it over, on the event loop.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tidelog.storage.slot_store import SlotStore, StoredSlots
 TOPICS = "topics"
 JOURNAL = "journal"
 METADATA_LOG = PartitionId(TopicId("0" * 32), 0)
-"""The identity of the log in `metadata/`; no controller ever draws this topic id."""
+"""The identity of the metadata log in `metadata/`; no controller ever draws this topic id."""
 
 
 class LogOpener:
@@ -53,10 +53,10 @@ class LogOpener:
         held: Held | None = None,
         bad_end: BadEnd = BadEnd.KEEP,
     ) -> tuple[PartitionLog, LoadReport]:
-        """Opens a log, or makes an empty one, at `directory` or where the partition's logs live; `held` tells that
-        there should be one. Blocking.
+        """Opens a log, or makes an empty one, in `directory` or in the partition's own directory. `held` says since
+        when this broker is assigned the log. Blocking.
 
-        Raises `OSError` as `load_log`; the log is not open then, and others are not affected.
+        Raises `OSError` as `load_log`: the log is not open then, and others are not affected.
         """
         assert partition_id not in self._logs, f"the log of {partition_id} is open already"
         log, report = load_log(
@@ -73,26 +73,27 @@ class LogOpener:
         return log, report
 
     def held(self, since: int) -> Held:
-        """Tells of a log that this disk is to hold since a position of the metadata log."""
+        """Returns, for `open_log`, that this broker is assigned a log since the metadata log position `since`, and
+        whether the log was durably created on this disk."""
         # `held_position` is noted when all logs below it were made, durably. A log from before it that is not here is
         # lost; one from behind it may never have been made.
         return Held(since, since < self.held_position)
 
     @property
     def renewals(self) -> int:
-        """Returns how often the broker has begun anew on this directory, which was an old copy then."""
+        """Returns how often the broker has begun again on this directory, because it was an old copy."""
         current = self._identity().current
         return 0 if current is None else current.renewals
 
     @property
     def held_position(self) -> int:
-        """Returns the position of the metadata log up to which this disk has made all logs that it was to hold,
+        """Returns the metadata log position up to which all logs assigned to this broker were created on this disk,
         durably."""
         current = self._identity().current
         return 0 if current is None else current.held_position
 
     def has_log(self, partition_id: PartitionId) -> bool:
-        """Returns True if a log of this partition was ever made on this disk, as far as can be seen."""
+        """Returns True if there are files of this partition's log: metainfo or a segment."""
         directory = log_directory(partition_id)
         # Either is enough. A log that lost its metainfo was here all the same, and its disk may have promised and
         # acknowledged.
@@ -101,9 +102,9 @@ class LogOpener:
     def open_journal(
         self, partition_id: PartitionId, now_ms: int, *, anew: bool = False, bad_end: BadEnd = BadEnd.TRUNCATE
     ) -> tuple[SlotStore, StoredSlots]:
-        """Opens the journal of a partition's replica, or makes an empty one; `anew`, in place of one that has forgotten
-        what it had promised. It is closed and removed with the partition's log. Blocking. Raises as `SlotStore.open`.
-        """
+        """Opens the Paxos journal of a partition's replica, or makes an empty one; with `anew`, in place of one that
+        has forgotten what the replica promised. It is closed and removed with the partition's log. Blocking. Raises as
+        `SlotStore.open`."""
         self._close_journal(partition_id)
         directory = f"{log_directory(partition_id)}/{JOURNAL}"
         if anew:
@@ -121,8 +122,8 @@ class LogOpener:
         return store, stored
 
     def look_at_journal(self, partition_id: PartitionId) -> StoredSlots | None:
-        """Returns what a partition's journal gives back if its bad end is kept; None if there is no journal. Nothing on
-        the disk is changed. Blocking. Raises as `SlotStore.open`."""
+        """Returns what a partition's Paxos journal holds, with the damaged entries at its end kept; None if there is no
+        journal. Changes nothing on the disk. Blocking. Raises as `SlotStore.open`."""
         directory = f"{log_directory(partition_id)}/{JOURNAL}"
         if not self._files.exists(directory):
             return None
@@ -141,12 +142,12 @@ class LogOpener:
             store.close()
 
     def hand_over(self, opened: OpenFiles) -> tuple[dict[PartitionId, PartitionLog], dict[PartitionId, SlotStore]]:
-        """Returns the logs and journals that are open, for who takes them over, and puts their handles in `opened`."""
+        """Returns the open logs and journals, and moves their file handles to `opened`."""
         self._opened.join(opened)
         return self._logs, self._journals
 
     def abandon(self) -> None:
-        """Closes what is open after an opening that failed half-way, and writes nothing more. Blocking."""
+        """Closes what is open, after an opening failed half-way, and writes nothing more. Blocking."""
         for partition_id in list(self._journals):
             self._close_journal(partition_id, offline_reason="its replica could not be opened")
         for log in self._logs.values():

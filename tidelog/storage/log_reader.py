@@ -1,5 +1,5 @@
-"""Reading a log: segments in order, which of them holds an offset, what is missing between them, and what was known of
-producers where one of them begins."""
+"""Reading a log: which segment holds an offset, which offsets are missing between segments, and the producers' states
+where the log begins."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from tidelog.storage.segment import Damage, Entry, Extent, Segment
 from tidelog.storage.trails import read_trails
 
 FILLER_OFFSETS_MAX = (1 << 31) - 1
-"""The largest number of offsets that one batch can take."""
+"""The largest number of offsets that one batch can span."""
 
 
 class PassingRead(NamedTuple):
-    """A read that passes what was given up."""
+    """The result of a read that skips offsets which an operator has given up."""
 
     extent: Extent
     lost: tuple[int, int] | None
-    """The offsets [start, end) that were passed before the first batch."""
+    """The given-up offsets [start, end) that were skipped before the first batch; None if there were none."""
 
 
 class LogReader:
-    """Reads a log, and remembers the damage that it meets. Offsets to end a read at are exclusive, and never beyond the
+    """Reads a log, and notes the damage that it finds. End offsets of reads are exclusive, and at most the
     log's end."""
 
     def __init__(self, state: LogState) -> None:
@@ -39,7 +39,7 @@ class LogReader:
     # -- walking --------------------------------------------------------------------------------------------------
 
     def parts(self, offset: int) -> Iterator[Segment | Damage]:
-        """Yields the segments from the one that holds `offset` on, and a `Damage` wherever the files of one are
+        """Yields the segments from the one that holds `offset` on, and a `Damage` where files of segments are
         missing."""
         segments = self._state.segments
         # The last segment that begins at or before the offset: those before it end before it.
@@ -54,7 +54,8 @@ class LogReader:
             expected = max(expected, segment.end_offset)
 
     def entries(self, offset: int) -> Iterator[Entry]:
-        """Yields the batches, as rows, and the damage, from the one that holds `offset` on, in order of offsets."""
+        """Yields the catalog rows of the batches, and the damaged ranges, in order of offsets, from the one that holds
+        `offset` on."""
         for part in self.parts(offset):
             if isinstance(part, Damage):
                 yield part
@@ -64,8 +65,8 @@ class LogReader:
     # -- reading --------------------------------------------------------------------------------------------------
 
     def extent(self, offset: int, bytes_max: int, end_offset: int) -> Extent:
-        """Reads verified batches of one segment, from the one that holds `offset` on; returns if there are none the
-        damage that is there instead, or nothing at the end."""
+        """Reads verified batches of one segment, from the one that holds `offset` on. If there are none, the result
+        names the damage at `offset`, or is empty at the end."""
         extent = self._extent(offset, bytes_max, end_offset)
         if extent.damage is not None:
             # Whoever meets damage reports it, so that the repair begins with the first reader, not with the next scrub.
@@ -84,7 +85,7 @@ class LogReader:
     def read(self, offset: int, bytes_max: int, end_offset: int) -> Extent:
         """Reads verified batches from the one that holds `offset`, below `end_offset`; none at the end.
 
-        Raises `OffsetOutOfRange`, `Overloaded`, or `DamagedBatch` if the very batch that holds `offset` is damaged.
+        Raises `OffsetOutOfRange`, `Overloaded`, or `DamagedBatch` if the batch that holds `offset` is damaged.
         """
         self._state.require_in_range(offset, self._state.tail.offset)
         extent = self.extent(offset, bytes_max, end_offset)
@@ -94,12 +95,11 @@ class LogReader:
         return extent
 
     def read_passing(self, offset: int, bytes_max: int, end_offset: int) -> PassingRead:
-        """Reads as `read` does, but goes on behind what was given up, whatever lies there; all readers of what is
-        committed are shown the log so. The range that holds `offset` is passed first; the read ends where another one
-        begins.
+        """Reads as `read` does, but skips the offsets that an operator has given up, even if a good copy is there:
+        every reader of committed records gets the same log. The given-up range that holds `offset` is skipped first;
+        the read ends before the next one.
 
-        Raises `DamagedBatch` also for a batch that was given up in part only: who comes to it is shown none of it, for
-        those who come to its given-up part are not either.
+        Raises `DamagedBatch` also for a batch that was given up in part only: no reader gets any of it.
         """
         lost = self._state.damage.lost
         if not lost:  # nearly always
@@ -127,13 +127,13 @@ class LogReader:
         return PassingRead(Extent(b"", end, None), (limit, end))
 
     def _batch_before(self, offset: int, end: int) -> Row | None:
-        """Returns the first sound batch from `offset` on, if it begins before `end`."""
+        """Returns the catalog row of the first sound batch from `offset` on, if it begins before `end`."""
         entry = next(self.entries(offset), None)
         return entry if isinstance(entry, Row) and entry.base_offset < end else None
 
     def read_filling(self, offset: int, bytes_max: int, end_offset: int) -> Sequence[Buffer]:
-        """Reads for another replica's log: of what was given up it gets batches without records, so that its
-        offsets and epochs are those of this log."""
+        """Reads for another replica's log: given-up offsets are returned as batches without records (`fillers`), so
+        that both logs have the same offsets and leader epochs."""
         lost = self._state.damage.lost
         begin = min(lost.past(offset), end_offset)
         if begin > offset:
@@ -148,7 +148,7 @@ class LogReader:
         return (data or self.read(offset, 1, end_offset).data,)
 
     def fillers(self, start: int, end: int) -> Iterator[bytes]:
-        """Yields batches without records that take the offsets [start, end), each of the leader epoch that this log
+        """Yields batches without records that span the offsets [start, end), each with the leader epoch that this log
         has there."""
         lineage = self._state.lineage
         while start < end:
@@ -162,8 +162,8 @@ class LogReader:
             start = stop
 
     def has_bytes_passing(self, offset: int, size: int, end_offset: int) -> bool:
-        """Tells what `has_bytes` does, of what `read_passing` shows: it has nothing to wait for where a range begins
-        that was given up. Raises `OffsetOutOfRange`."""
+        """Returns True if a `read_passing` that waits for `size` bytes need not wait: they lie between `offset` and
+        `end_offset`, or a given-up range begins there, or damage. Raises `OffsetOutOfRange`."""
         self._state.require_in_range(offset, self._state.tail.offset)
         lost = self._state.damage.lost
         begin = lost.past(offset)
@@ -175,10 +175,10 @@ class LogReader:
         return size <= 1 or self.has_bytes(begin, size, end_offset)
 
     def has_bytes(self, offset: int, size: int, end_offset: int) -> bool:
-        """Returns True if batches of `size` bytes in all lie between `offset` and `end_offset`, or damage that `read`
-        names.
+        """Returns True if batches of `size` bytes in all lie between `offset` and `end_offset`, or damage, for which
+        `read` raises an error. Looks at catalog rows only.
 
-        Looks at rows only. Raises `OffsetOutOfRange`.
+        Raises `OffsetOutOfRange`.
         """
         self._state.require_in_range(offset, self._state.tail.offset)
         for entry in self.entries(offset):
@@ -193,9 +193,10 @@ class LogReader:
         return False
 
     def batch_since(self, timestamp_ms: int, end_offset: int) -> Extent | None:
-        """Reads the first batch below `end_offset` with a record of that timestamp or later. Passes what was given up.
+        """Reads the first batch below `end_offset` with a record of that timestamp or later, skipping offsets that an
+        operator has given up; None if there is none.
 
-        Raises `DamagedBatch` if it is damaged, or if one right before it is, which may have been it.
+        Raises `DamagedBatch` if that batch is damaged, or a batch right before it that may have had such a record.
         """
         lost = self._state.damage.lost
         start = lost.past(self._state.log_start_offset)
@@ -231,10 +232,10 @@ class LogReader:
 
     def producers_before(self, offset: int, now_ms: int) -> list[tuple[int, ProducerState]]:
         """Returns the producers' states as of when the log ended at `offset`, which is not far behind its start: for a
-        replica that begins there. At most `LogSettings.producers_max` of them. Raises `Overloaded`.
+        replica whose log begins there. At most `LogSettings.producers_max` of them. Raises `Overloaded`.
 
-        The checkpoint that the first segment opens with knows of what was deleted; memory would not do, as it has only
-        the last batches of each. But it has to if the checkpoint is damaged.
+        They are read from the first segment's checkpoint, which covers the deleted segments. Only if that is damaged,
+        they are taken from memory, which has the last batches of each producer.
         """
         state = self._state
         # Segments wholly behind the offset are not read: the other log, which ends there, does not know what producers

@@ -1,7 +1,8 @@
-"""The state of a log: its segments, its tail, and how far it is durable. The parts of a `PartitionLog` share it.
+"""The state of a log: its segments, its end, and how far it is durable. The parts of a `PartitionLog` share it.
 
-Each part is one verb on this state: `LogReader` reads, `Appender` appends and rolls, `Flusher` makes durable, `Deleter`
-deletes a prefix, `Truncator` drops a suffix, `Mender` and `Scrubber` see to damage. No part calls back into the whole.
+Each part is one operation on this state: `LogReader` reads, `Appender` appends and rolls, `Flusher` makes durable,
+`Deleter` deletes a prefix, `Truncator` drops a suffix, `Mender` repairs and `Scrubber` looks for damage. No part calls
+back into `PartitionLog`.
 """
 
 from __future__ import annotations
@@ -25,19 +26,20 @@ from tidelog.storage.segment import Segment
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """The part of a topic's configuration that its logs need."""
+    """The settings of a topic that its logs need."""
 
     segment_bytes: int
-    """A segment of so many bytes is rolled before the next append; one gathered append is never split."""
+    """Size from which on a segment is rolled before the next append, in bytes; one append is never split."""
     segment_ms: int
     segment_rows_max: int = 131_072
-    """Opening reads the rows of the last segment: this bounds it to a third of a second, however small batches are."""
+    """Number of catalog rows from which on a segment is rolled. Opening reads the rows of the last segment: this bounds
+    it to a third of a second, however small batches are."""
     producers_max: int = 65_536
 
 
 @dataclass(frozen=True, slots=True)
 class LogFiles:
-    """The files of one log: the directory that holds them, and how their rows and metainfo are written."""
+    """The files of one log: their directory, the cache of open handles, and the codecs of catalog rows and metainfo."""
 
     opened: OpenFiles
     directory: str
@@ -45,13 +47,13 @@ class LogFiles:
     metainfo: MetainfoStore
 
     def hold(self, segment: Segment) -> Callable[[], None]:
-        """Keeps a segment's files open until what is returned is called: for who reads, or repairs, elsewhere than on
-        the event loop's thread. Raises `OSError`, `Overloaded`."""
+        """Keeps a segment's files open until the returned function is called, for a read or repair on another thread.
+        Raises `OSError`, `Overloaded`."""
         return self.opened.hold((segment.log_path, segment.catalog_path))
 
 
 class FoundLog(NamedTuple):
-    """A log as the loader has found it. All of it is durable."""
+    """A log as the loader has found it, all of it durable."""
 
     incarnation: str
     segments: list[Segment]
@@ -59,7 +61,7 @@ class FoundLog(NamedTuple):
     lineage: Lineage
     producers: ProducerTable
     marked: int
-    """How far the rows themselves say that the log is durable."""
+    """The row sequence below which the log is durable according to its own rows."""
 
 
 class LogState:
@@ -74,29 +76,31 @@ class LogState:
         assert found.tail.durable == found.tail.sequence, "a log is opened with all of it durable"
         self.identity = identity
         self.name = str(identity)
-        """Errors call the partition so: whoever knows the name of its topic puts that here."""
+        """The partition's name in error messages: `topic-partition` once the broker has set it."""
         self.files = files
         self.settings = settings
         self.incarnation = found.incarnation
         self.replica: bytes | UnsetType = UNSET
-        """See `Metainfo.replica`."""
+        """Bytes that a Paxos replica has to remember (`Metainfo.replica`); unset in other logs."""
         self.stands_in_since: int | UnsetType = UNSET
-        """See `Metainfo.stands_in_since`."""
+        """Metadata log position since which this disk should have held the lost log that this one replaces
+        (`Metainfo.stands_in_since`); unset if no log was lost."""
         self.noted: Metainfo | None = None
-        """The metainfo that the disk has; None if that is not sure."""
+        """The metainfo that is durable on the disk; None if that is not sure."""
         self.segments = found.segments
         self.tail = found.tail
         self.lineage = found.lineage
-        """(leader epoch, first offset) of what is here, both strictly increasing."""
+        """(leader epoch, first offset) pairs of the batches in the log, both strictly increasing."""
         self.producers = found.producers
         self.damage = DamageList()
         # In offsets what `tail.durable` is in sequences. The two move together, at the end of a flush.
         self.durable_offset = found.tail.offset
         self.offline_reason: str | None = None
         self.on_offline: Callable[[], None] = lambda: None
-        """Is called when the log goes offline."""
+        """Listener that is called when the log goes offline."""
         self.sequences_used = 0
-        """See `Metainfo.sequences_used`. While the log is not beyond it, the next append begins a new segment."""
+        """Row sequences below this may have been used by rows that a truncation dropped. While the log's end is not
+        beyond it, the next append begins a new segment."""
         self.rolled_ms = now_ms
         self.marked = found.marked
 
@@ -122,28 +126,28 @@ class LogState:
 
     @property
     def is_behind_a_truncation(self) -> bool:
-        """Returns True if the next row would take the sequence of one that was dropped."""
+        """Returns True if the next row would get the sequence of a row that a truncation dropped."""
         # Not `<=`: `sequences_used` is exclusive, so a row may have that very sequence.
         return self.tail.sequence < self.sequences_used
 
     # -- refusing -------------------------------------------------------------------------------------------------
 
     def take_offline(self, reason: str) -> None:
-        """Ends all writes until the log is loaded again; what is committed can still be read."""
+        """Ends all writes until the log is loaded again; committed records can still be read."""
         # The first reason is the cause; later ones follow from it.
         if self.offline_reason is None:
             self.offline_reason = reason
             self.on_offline()
 
     def require_online(self) -> None:
-        """Raises `LogOffline`."""
+        """Raises `LogOffline` if the log takes no writes."""
         if self.offline_reason is not None:
             raise LogOffline(
                 f"the log of partition {self.name} is offline ({self.offline_reason}); check the disk and restart"
             )
 
     def require_in_range(self, offset: int, end: int) -> None:
-        """Raises `OffsetOutOfRange`."""
+        """Raises `OffsetOutOfRange` unless `offset` is at or above the log's start, and at most `end`."""
         start = self.log_start_offset
         if not start <= offset <= end:
             raise OffsetOutOfRange(f"offset {offset} is out of range: the log holds {start} to {end}", start, end)
@@ -151,7 +155,8 @@ class LogState:
     # -- metainfo -------------------------------------------------------------------------------------------------
 
     def metainfo(self, high_watermark: int, *, restarts: bool = False) -> Metainfo:
-        """Returns the replica's metainfo as of now."""
+        """Returns the metainfo (what a replica must remember of its log) as of now; `restarts` marks a log that drops
+        all its files."""
         return Metainfo(
             incarnation=self.incarnation,
             # The durable end, not the log's end: metainfo vouches for it, and what lies below and does not verify is
@@ -168,8 +173,8 @@ class LogState:
         )
 
     def store_metainfo(self, info: Metainfo) -> None:
-        """Stores this metainfo in both copies. That of before a truncation that was made meanwhile would promise what
-        the log holds no more, and are passed over. Blocking; may run on the disk thread. Raises `OSError`."""
+        """Stores this metainfo in both copies, unless it was taken before the last truncation and so would promise what
+        the log has dropped. Blocking; may run on the disk thread. Raises `OSError`."""
         # `info` was taken on the event loop, and a truncation may have been made since. Every truncation raises
         # `sequences_used`, so metainfo of before it is told by its own.
         if (info.sequences_used or 0) == self.sequences_used:
@@ -177,6 +182,8 @@ class LogState:
             self.noted = info
 
     def mend_metainfo(self, info: Metainfo) -> int:
-        """Looks at both copies as `TwoCopyStore.mend`, which says what it returns. Blocking; for the disk thread."""
+        """Reads both metainfo copies, and writes a bad one again from the other, or both from `info`. Returns the
+        number of bad copies; 0, and does nothing, if the log is offline or `info` is from before a truncation.
+        Blocking; for the disk thread."""
         is_outdated = self.offline_reason is not None or (info.sequences_used or 0) != self.sequences_used
         return 0 if is_outdated else self.files.metainfo.mend(info)

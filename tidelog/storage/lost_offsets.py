@@ -1,14 +1,15 @@
-"""Offsets that are agreed on, and whose batches nobody could read when their turn came: a LOST row keeps them.
+"""Offsets that are committed, but whose batches no replica could read when this log had to go on: a LOST row in the
+catalog stands for them.
 
-The log goes on behind them, and they are damaged from the beginning. The LOST row ends its segment, for the log rolls
-behind it. The log has rolled before it as well, unless an opening found neither batch nor row at the end of the log;
-there the row follows the batches before, and what is left of its own bytes. So if a copy turns up after all, there is
-room for it in the file; and for a row of each batch, since the next segment leaves out as many sequences as there are
-offsets.
+The log goes on behind them, and reads of them fail as damaged. The LOST row is the last one of its segment, and mostly
+the only one with offsets: the log is rolled before and after it. Only where an opening found neither batches nor rows
+at the end of the log, the LOST row follows the batches of that segment, and their damaged bytes. So if a copy turns up
+after all, the file has room for it; and the catalog for a row of each batch, since the next segment leaves out as many
+row sequences as there are offsets.
 
-A copy of the batch that is committed where the LOST row begins is written behind the row before, and synced. Then its
-row takes the LOST row's place, with a LOST row for the offsets that are left behind it; the segment's notes and seal
-follow. A crash on the way leaves the LOST row, or damaged rows beside a sound batch, as a repair of rows knows them.
+A copy of the committed batch at the first lost offset is written behind the row before, and synced. Then its row is
+written in place of the LOST row, with a new LOST row for the offsets still lost; the segment's other notes and its seal
+follow. A crash on the way leaves the LOST row, or damaged rows beside a sound batch, which the next repair makes again.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ class _LostRow(NamedTuple):
     slot: int
     row: Row
     position: int
-    """The end of the row before in the log's file."""
+    """The end of the batch before the LOST row, as a position in the log file."""
     behind: list[Row]
-    """Notes, and the seal."""
+    """The rows behind the LOST row: marks, and the seal."""
 
 
 def bring_back(state: LogState, segment: Segment, header: BatchHeader, data: Buffer) -> bool:
-    """Puts a committed batch into a segment of lost offsets; False if it is not the first of those that are left there.
-    Raises `OSError`, `Overloaded`."""
+    """Writes a committed batch into a segment of lost offsets. Returns False if it is not the batch of the first lost
+    offset, or if there is no room for its row. Raises `OSError`, `Overloaded`."""
     lost_row = _find(segment)
     # In the active segment the sequences behind the LOST row belong to rows to come: there would be no slot for another
     # row.
@@ -63,7 +64,8 @@ def bring_back(state: LogState, segment: Segment, header: BatchHeader, data: Buf
 
 
 def _find(segment: Segment) -> _LostRow | None:
-    """Returns the LOST row that only notes follow, if the row before and all up to the segment's end are sound."""
+    """Returns the segment's LOST row, if the row before it and all rows behind it are sound, and none of these is of a
+    batch; else None."""
     rows = list(segment.rows(segment.body_slot))
     for index, row in enumerate(rows):
         if row is not None and row.kind == Kind.LOST:
@@ -81,13 +83,13 @@ def _find(segment: Segment) -> _LostRow | None:
 
 
 def _room(state: LogState, segment: Segment) -> int:
-    """Returns how many sequences are free behind the segment's rows."""
+    """Returns the number of free row sequences between this segment and the next one."""
     index = state.segments.index(segment)
     return state.segments[index + 1].first_sequence - segment.next_sequence
 
 
 def _rows(state: LogState, lost_row: _LostRow, header: BatchHeader, data: Buffer) -> list[Row]:
-    """Returns the rows from the LOST row's slot on, as they are once this batch is back."""
+    """Returns the rows that replace the LOST row and those behind it, once this batch is back."""
     codec, lost = state.files.codec, lost_row.row
     tail = Tail(
         lost.sequence, lost.durable, lost.epoch, lost.first_offset, lost_row.position, lost.running_max_timestamp,

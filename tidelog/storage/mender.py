@@ -1,4 +1,4 @@
-"""A log's damage put right: batches from peers' copies, catalog rows from what the log still tells."""
+"""Repair of a log's damage: batches from other replicas' copies, catalog rows from what the log itself still shows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from tidelog.storage.segment import Damage, Segment
 
 
 class Mender:
-    """Writes into the middle of one log. Blocking, but for `look_again`, `leave_lost_end` and `renew_checkpoint`."""
+    """Repairs damage in the middle of one log. Blocking, but for `look_again`, `leave_lost_end` and
+    `renew_checkpoint`."""
 
     def __init__(self, state: LogState, reader: LogReader, appender: Appender) -> None:
         self._state = state
@@ -24,15 +25,16 @@ class Mender:
         self._appender = appender
 
     def look_again(self, damage: Damage) -> None:
-        """Forgets what is known to be damaged as far as it can be read now: disks have moods. Reads one batch."""
+        """Reads a damaged range again, and removes from it what can be read now: read errors may be transient. Reads
+        one batch."""
         start = max(damage.start, self._state.log_start_offset)
         extent = self._reader.extent(start, 1, self._state.log_end_offset)
         if extent.data:
             self._state.damage.forget(damage.start, extent.next_offset)
 
     def mend(self, offset: int) -> None:
-        """Makes the damaged catalog rows of the segment that holds `offset` again, as far as the log tells what they
-        said, durably. Raises `OSError`: the log is offline then."""
+        """Writes the damaged catalog rows of the segment that holds `offset` again, durably, as far as the log shows
+        what they said. Raises `OSError`: the log is offline then."""
         part = next(self._reader.parts(offset), None)
         # Of a log that is offline, memory may know of rows that the disk has lost; rows made from that would vouch for
         # them.
@@ -42,9 +44,9 @@ class Mender:
             mend_rows(self._state.files.codec, part, self._state.tail)
 
     def renew_checkpoint(self) -> bool:
-        """Begins a segment if the checkpoint of the active one is damaged: as long as the log is open, what it said,
-        and what came since, is in memory. True if that is done, and waits for a flush. The log is appended to, so on
-        the event loop, and never while it is truncated. Raises `LogOffline` or `InternalError`."""
+        """Rolls a new segment if the checkpoint at the start of the active one's catalog is damaged: as long as the log
+        is open, its content is in memory. Returns True if it did; the new segment waits for a flush. Must run on the
+        event loop, not during a truncation. Raises `LogOffline` or `InternalError`."""
         active = self._state.active
         # Only while the log is open does anybody know what the checkpoint said: it is read once, and the rows behind it
         # do not tell what older segments amounted to.
@@ -55,15 +57,16 @@ class Mender:
         return self._state.active is not active
 
     def leave_lost_end(self) -> None:
-        """Begins a segment if the active one ends with lost offsets, for only a segment that is appended to no more
-        takes their batches back. On the event loop, as `renew_checkpoint`. Raises `LogOffline` or `InternalError`."""
+        """Rolls a new segment if the active one ends with lost offsets: their batches can be put back only into a
+        segment that is not appended to. Must run on the event loop. Raises `LogOffline` or `InternalError`."""
         if self._state.active.lost_at_end:
             with suppress(DiskFull, Overloaded):  # then the next append does
                 self._appender.roll(self._state.rolled_ms)
 
     def repair(self, data: Buffer, *, belongs_there: bool = False) -> Repair:
-        """Puts a batch back in its place, durably, if a peer's copy is the very batch that is damaged there. Its row is
-        made again, if only that is damaged, or, with `belongs_there`, if both are. See `tidelog.storage.repair`.
+        """Writes a replica's copy of a batch in place of the damaged one, durably, if the digest in the catalog row
+        proves it to be the same batch. If only the row is damaged, it is made again; with `belongs_there`, the caller
+        vouches for the copy where row and batch are both lost. See `tidelog.storage.repair`.
 
         Raises `InvalidBatch` if these bytes are no sound batch, `OffsetOutOfRange`, `Overloaded`, or `LogOffline`; or
         `OSError`: the log is offline then.

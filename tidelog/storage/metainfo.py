@@ -1,10 +1,9 @@
-"""Metainfo: a replica's own facts about one log, in two copies on the same disk (`two_copies`).
+"""Metainfo: what a replica must remember of one log and no other replica can give back, in two copies on the same disk
+(`two_copies`): which incarnation of the replica this is, how far its log was known durable, which offsets it has
+deleted.
 
-Nobody else can give these back: which incarnation of the replica this is, how far its log was known durable, which
-offsets it has deleted.
-
-A copy says which log it is about. Its checksum is seeded with that, too, so a stranger's copy is no copy of ours. If
-both are a stranger's, so is the directory (`strangers`).
+A copy names its log, and its checksum is seeded with that name, so that a copy of another log does not pass for this
+one's. If both copies belong to another log, so does the directory (`strangers`).
 """
 
 from __future__ import annotations
@@ -26,35 +25,35 @@ _NAME = re.compile(rb'"log":"([0-9a-f]{32})/([0-9]{1,9})"')
 
 
 class Metainfo(msgspec.Struct, frozen=True, kw_only=True):
-    """The facts. Sequences and offsets are exclusive ends."""
+    """The stored metainfo of one log. Sequences and offsets are exclusive ends."""
 
     incarnation: str
-    """Drawn when the log was created on this disk: a wiped and recreated log is another incarnation."""
+    """Id that was drawn when the log was created on this disk: a wiped and recreated log is another incarnation."""
     durable_sequence: int = 0
-    """Rows below were durable when this was written."""
+    """Catalog rows of a lower sequence were durable when this was written."""
     end_offset: int = 0
-    """The log end offset that belongs to `durable_sequence`."""
+    """The log end offset as of `durable_sequence`."""
     epoch: int = 0
     """The newest leader epoch in the log."""
     high_watermark: int = 0
     log_start_offset: int = 0
     sequences_used: int | msgspec.UnsetType = msgspec.UNSET
-    """Row sequences below it may have been those of rows that a truncation dropped: no new row takes one of them.
+    """Row sequences below this may have been used by rows that a truncation dropped: no new row gets one of them.
     Absent from a log that was never truncated."""
     restarts: bool | msgspec.UnsetType = msgspec.UNSET
-    """True while all files are being dropped: what is left of them is no part of the log, which is empty, and begins
-    and ends at `end_offset`. Else absent."""
+    """True while all files are being dropped: remaining files are no part of the log, which is empty, and begins and
+    ends at `end_offset`. Else absent."""
     stands_in_since: int | msgspec.UnsetType = msgspec.UNSET
-    """Present in a log that was begun in place of one that is lost: since when, by the cluster's metadata, this disk
-    should have held that one (`PartitionInfo.since`)."""
+    """Present in a log that was begun in place of a lost one: the metadata log position since which this disk should
+    have held the lost log (`PartitionInfo.since`)."""
     log: str | msgspec.UnsetType = msgspec.UNSET
-    """The log that this copy is about. The store writes it, and drops it from what it loads."""
+    """Name of the log that this copy belongs to. The store adds it when it writes, and removes it when it loads."""
     replica: bytes | msgspec.UnsetType = msgspec.UNSET
-    """Bytes that a Paxos replica has to remember besides (`SlotStore.store_metainfo`); absent from other logs."""
+    """Bytes that a Paxos replica has to remember (`SlotStore.store_metainfo`); absent from other logs."""
 
 
 class MetainfoStore(TwoCopyStore[Metainfo]):
-    """Reads and writes the two copies of one log."""
+    """Reads and writes the two metainfo copies of one log."""
 
     def __init__(self, files: Files, directory: str, identity: PartitionId) -> None:
         # Seeded like the rows of this log: metainfo that was copied or swapped from another one does not pass for ours.
@@ -63,21 +62,21 @@ class MetainfoStore(TwoCopyStore[Metainfo]):
         self._identity = identity
 
     def load(self) -> LoadedCopies[Metainfo] | None:
-        """Loads the newest sound copy, as `TwoCopyStore.load` does, and drops `log` from it."""
+        """Loads the newest sound copy without its `log` field; None if there is none. Raises as `TwoCopyStore.load`."""
         loaded = super().load()
         # The checksum has said whose it is. Dropped, so that equal metainfo compares equal.
         return loaded and replace(loaded, info=structs.replace(loaded.info, log=msgspec.UNSET))
 
     def store(self, info: Metainfo) -> None:
-        """Stores both copies, as `TwoCopyStore.store` does, each with the log that it is about."""
+        """Stores both copies, one after the other, each with the name of its log. Raises `OSError`."""
         super().store(structs.replace(info, log=str(self._identity)))
 
     def begin(self, info: Metainfo) -> None:
-        """Writes both copies, as `TwoCopyStore.begin` does."""
+        """Writes the first two copies of a new log. Raises `OSError`."""
         super().begin(structs.replace(info, log=str(self._identity)))
 
     def is_of_another(self) -> bool:
-        """Returns True if a copy is sound, and about another log. Raises as `load`."""
+        """Returns True if a copy is sound, and belongs to another log. Raises as `load`."""
         return any(self._is_of_another(raw) for raw in map(self._read_raw, self._paths))
 
     def _is_of_another(self, raw: bytes) -> bool:

@@ -1,11 +1,11 @@
 """Making the files of new, empty logs, many at a time.
 
-A new log is made under another name, `<partition>-new`, and gets its own when all in it is on the disk. So no half of
-it is ever taken for a log, or for what is left of one that was lost, whatever a crash leaves; and the names of all that
-are made together are durable with one fsync of each topic's directory. A log takes three of files (its catalog, and
-metainfo twice) and one of its own directory; the journal of a Paxos replica, which is made along with it, as many.
+A new log is made under a temporary name, `<partition>-new`, and renamed when all of it is durable. So after a crash no
+half-made log is taken for a log, or for the rest of a lost one; and one fsync of each topic's directory makes the names
+of many logs durable. A log takes three fsyncs of files (its catalog, and metainfo twice) and one of its own directory;
+the journal of a Paxos replica, which is made along with it, as many.
 
-What is made here is, byte for byte, what the loader makes of an empty directory. It opens the logs afterwards.
+The files are, byte for byte, what the loader would make in an empty directory. The loader opens them afterwards.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from tidelog.storage.metainfo import Metainfo, MetainfoStore
 from tidelog.storage.rows import NO_TIMESTAMP, RowCodec, Tail
 
 NEW = "-new"
-"""The end of the name of a log that is being made."""
+"""Suffix of the directory name of a log that is being made."""
 
 
 class NewLog(NamedTuple):
-    """A log that is to be made."""
+    """A log to be made."""
 
     partition_id: PartitionId
     metainfo: Callable[[str], bytes] | None = None
-    """The metainfo of a Paxos replica, by the incarnation of its journal; without it the log has no journal."""
+    """Returns the metainfo of a Paxos replica for the incarnation of its journal; None for a log without a journal."""
 
 
 def prepare(files: Files, new: NewLog, new_incarnation: Callable[[], str]) -> bool:
-    """Makes a log under another name; False if there is a directory of it, which is for the loader to judge. Its
-    topic's directory is there. Blocking. Raises `OSError`."""
+    """Makes a log's files under the temporary name. Returns False if the log has a directory already, which only the
+    loader can judge. The topic's directory must exist. Blocking. Raises `OSError`."""
     # Whatever is there may be a log, or the rest of a lost one, and only the loader tells these apart.
     if files.exists(log_directory(new.partition_id)):
         return False
@@ -77,8 +77,9 @@ def make_topics(files: Files, partitions: Iterable[PartitionId]) -> None:
 
 
 def publish(files: Files, prepared: Sequence[PartitionId], others: Iterable[PartitionId] = ()) -> None:
-    """Gives logs that were prepared their names, durably, and makes those of others durable that a crash may have kept
-    from it. Blocking. Raises `OSError`: none of those that were prepared is there then, as far as the disk allows."""
+    """Renames prepared logs to their own names, and fsyncs their topics' directories, and those of `others`, whose
+    names a crash may have kept from becoming durable. Blocking. Raises `OSError`: none of the prepared logs is there
+    then, as far as the disk allows."""
     try:
         for partition_id in prepared:
             # All content is durable by now, so a crash among the renames leaves each log whole or not there.

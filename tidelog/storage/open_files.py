@@ -1,10 +1,11 @@
-"""Open file handles, bounded: a broker has many more segments than descriptors.
+"""A bounded cache of open file handles: a broker has many more segments than file descriptors.
 
-Least recently used handles are closed. Files with unflushed writes are pinned from the write until their fsync came
-back: the handle that saw a write must be the one that sees the error, because a new one may not be told.
+The least recently used handles are closed. Files with unflushed writes are pinned (not closed) from the write until
+their fsync returned: the handle that saw a write must be the one that gets the error, because a newer handle may not
+get it.
 
-A process that runs short of descriptors or memory learns nothing about a file. That is `Overloaded`, an error of the
-moment; it must never be taken for damage, nor for a missing file.
+A process that runs short of descriptors or memory learns nothing about a file. That is `Overloaded`, a temporary error;
+it must never be taken for damage, nor for a missing file.
 """
 
 from __future__ import annotations
@@ -19,17 +20,16 @@ from tidelog.model.ports import File, Files
 from tidelog.storage.reserve import Reserve
 
 APART_MAX = 8
-"""Handles of a log that is being opened: those of its last segment, and what is looked at on the way."""
+"""Size of the handle cache while a log is being opened: enough for its last segment."""
 SHORTAGE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
 class OpenFiles:
-    """A cache of handles, shared by all logs of a data directory.
+    """A cache of file handles, shared by all logs of a data directory.
 
-    Pinned handles stand apart, so that finding one to close never looks at them: it costs the same whatever is open.
-
-    The event loop's, but for one thing: the disk thread may `get` what is pinned, which takes nothing out of the cache.
-    A log is opened on the disk thread with a cache of its own (`apart`), which becomes one with this one afterwards.
+    Pinned handles are kept apart, so that choosing one to close costs the same, however many are pinned. Used on the
+    event loop, with one exception: the disk thread may `get` pinned files, which does not change the cache. A log is
+    opened on the disk thread with a cache of its own (`apart`), which is merged into this one afterwards (`join`).
     """
 
     def __init__(self, files: Files, open_max: int, reserve: Reserve | None = None) -> None:
@@ -43,12 +43,12 @@ class OpenFiles:
         self._pins: dict[str, int] = {}
 
     def apart(self) -> OpenFiles:
-        """Returns a small cache of its own."""
+        """Returns a small separate cache, for opening a log on another thread."""
         return OpenFiles(self.files, APART_MAX, self.reserve)
 
     def join(self, other: OpenFiles) -> None:
-        """Shares all with `other` from now on, which gets what is pinned here; the rest is closed, and opened again
-        when it is needed: many logs are opened that nobody uses."""
+        """Merges this cache into `other`: pinned handles move there, idle ones are closed. From then on both share
+        their handles."""
         for path in list(self._idle):
             self.close(path)
         other._pinned |= self._pinned
@@ -60,7 +60,8 @@ class OpenFiles:
         return len(self._idle) + len(self._pinned)
 
     def get(self, path: str, *, create: bool = False) -> File:
-        """Returns the handle of a file, opened if need be. Raises `OSError` as `Files.open` does, or `Overloaded`."""
+        """Returns the handle of a file, which is opened if it is not open. Raises `OSError` as `Files.open` does, or
+        `Overloaded`."""
         # Before `_idle`, and without touching it: the disk thread calls this for pinned files while the event loop goes
         # on.
         file = self._pinned.get(path)
@@ -76,7 +77,7 @@ class OpenFiles:
         return file
 
     def pin(self, path: str) -> File:
-        """Returns the handle of a file, and keeps it open until `unpin` was called as often."""
+        """Returns the handle of a file, and keeps it open until `unpin` has been called as often as `pin`."""
         file = self.get(path)
         if path not in self._pinned:
             # Out of the order of use: a handle whose write is not flushed must not be closed, or the only report of a
@@ -87,7 +88,7 @@ class OpenFiles:
 
     @contextmanager
     def pinned(self, *paths: str) -> Iterator[None]:
-        """Keeps handles open for as long as a blocking call on another thread works with them."""
+        """Keeps the files open while a blocking call on another thread uses them."""
         held: list[str] = []
         try:
             for path in paths:
@@ -107,8 +108,8 @@ class OpenFiles:
             self._idle[path] = self._pinned.pop(path)
 
     def hold(self, paths: Iterable[str]) -> Callable[[], None]:
-        """Pins files until what is returned is called, whatever becomes of them meanwhile: one whose log is truncated
-        may be closed, and even be another by then. Raises as `get`."""
+        """Pins files until the returned function is called. It does nothing for a file that was closed meanwhile, as by
+        a truncation of its log. Raises as `get`."""
         held: list[tuple[str, File]] = []
 
         def release() -> None:
@@ -126,7 +127,7 @@ class OpenFiles:
         return release
 
     def close(self, path: str) -> None:
-        """Closes a file that is about to be removed, or whose log is closed, pinned or not."""
+        """Closes a file, pinned or not, before it is removed, or when its log is closed."""
         # Whoever removes a file has no use for its unflushed writes: pins do not hold it.
         self._pins.pop(path, None)
         file = self._idle.pop(path, None) or self._pinned.pop(path, None)
@@ -138,7 +139,7 @@ class OpenFiles:
             self.close(path)
 
     def _evict(self) -> None:
-        """Makes room for one more, if there is a handle that nobody pinned."""
+        """Closes the least recently used handle that is not pinned, if the cache is full."""
         # If all are pinned, the bound gives way: the file that is asked for must not be the one to be closed.
         while self._idle and len(self) >= self._open_max:
             _, file = self._idle.popitem(last=False)
@@ -146,8 +147,8 @@ class OpenFiles:
 
 
 def open_file(files: Files, path: str, *, create: bool = False) -> File:
-    """Opens a file as `Files.open` does, and tells a shortage apart from what is wrong with the file. Raises `OSError`,
-    or `Overloaded`."""
+    """Opens a file as `Files.open` does. Raises `Overloaded` if descriptors or memory are short, which says nothing
+    about the file, and `OSError` otherwise."""
     try:
         return files.open(path, create=create)
     except OSError as error:

@@ -1,7 +1,7 @@
 """A partition's log: appended at the end, read anywhere, shortened at either end, repaired in its middle.
 
-The parts share one `LogState`, and each can be read by itself: `LogReader`, `Appender`, `Flusher`, `Deleter`,
-`Truncator`, `Scrubber`, `Mender`. This is what holds them together, and what others see of them.
+Its parts share one `LogState`, and each can be read by itself: `LogReader`, `Appender`, `Flusher`, `Deleter`,
+`Truncator`, `Scrubber`, `Mender`. `PartitionLog` creates them and offers their methods as its own.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from tidelog.storage.truncator import Truncator
 __all__ = ["ROWS_LEFT_MAX", "LogSettings", "PartitionLog"]
 
 ROWS_LEFT_MAX = 4_096
-"""A clean stop rolls a segment with more rows, so that the next opening has little to read."""
+"""A clean stop rolls a segment that has more catalog rows, so that the next opening has little to read."""
 
 
 class PartitionLog(LogState):
-    """Keeps the records of one replica of one partition. `tidelog.storage.loader.load_log` makes it.
+    """The log of one replica of one partition. `tidelog.storage.loader.load_log` makes it.
 
-    Single-threaded, but for `Flush.run`, `Piece.run` and `store_metainfo`.
+    Single-threaded, but for `Flush.run`, `Piece.run` (scrubbing) and `store_metainfo`.
     """
 
     def __init__(
@@ -59,26 +59,27 @@ class PartitionLog(LogState):
 
     @property
     def is_dirty(self) -> bool:
-        """Returns True if something waits for a flush."""
+        """Returns True if a write waits for a flush."""
         return self._flusher.is_dirty
 
     def end_flush(self, flush: Flush, error: OSError | None) -> None:
-        """Takes in a flush's outcome; on success `durable_offset` covers it and doomed files go."""
+        """Ends a flush: on success `durable_offset` covers it, and the files of deleted segments are removed; on an
+        error the log is offline."""
         self._flusher.end(flush, error)
         # Only a flush that succeeded: the row that orders the deletion must be durable before files go.
         if self.offline_reason is None:
             self._deleter.remove_doomed()
 
     def flush(self) -> None:
-        """Flushes in one go. Blocking; no other may be under way."""
+        """Begins a flush, runs it and ends it. Blocking; no other flush may be under way."""
         self._flusher.flush()
         if self.offline_reason is None:
             self._deleter.remove_doomed()
 
     def scrub(self, budget_bytes: int) -> ScrubStep:
-        """Verifies the next piece of the log, some `budget_bytes` of it, round and round. Damage goes to
-        `damaged_ranges`; catalog rows that are damaged alone are written again. Blocking. Raises `OSError` if that
-        fails (the log is offline then), or `Overloaded`."""
+        """Verifies the next `budget_bytes` or so of the log; after the end it begins again. Damage is added to
+        `damaged_ranges`; damaged catalog rows are written again. Blocking. Raises `OSError` if such a write fails (the
+        log is offline then), or `Overloaded`."""
         piece = self.scrubber.begin(budget_bytes)
         if piece is None:
             return ScrubStep(has_finished=True)
@@ -93,10 +94,10 @@ class PartitionLog(LogState):
         return step
 
     def close(self, high_watermark: int) -> None:
-        """Makes all durable, notes it, and closes the files. Blocking; no flush may be under way.
+        """Flushes the log, stores its metainfo, and closes the files. Blocking; no flush may be under way.
 
-        Raises `OSError` or `Overloaded` if it could not be noted: the files are closed all the same, and the next
-        opening looks closer.
+        Raises `OSError` or `Overloaded` if metainfo could not be stored: the files are closed all the same, and the
+        next opening checks more.
         """
         try:
             self._settle()

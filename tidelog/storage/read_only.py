@@ -1,8 +1,8 @@
-"""Looking at a log without touching it: for tools that run beside a stopped broker, or over a copy of its disk.
+"""Opening a log without changing its files: for tools that run beside a stopped broker, or over a copy of its disk.
 
-The loader does its work as ever, on a disk that refuses every change. It takes in what can be read, keeps its
-corrections to itself, and hands back a log that is offline where there was something to correct. So what a tool sees is
-what the next start of the broker would make of the files, and there is no second way to read them.
+The loader runs as always, on a disk that refuses every change. It keeps its corrections in memory, and returns a log
+that takes no writes. So a tool sees what the next start of the broker would make of the files, and there is no second
+way to read them.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _SETTINGS = LogSettings(segment_bytes=1 << 62, segment_ms=1 << 62)
 
 
 def open_read_only(files: Files, directory: str, identity: PartitionId) -> tuple[PartitionLog, LoadReport]:
-    """Opens a log for reading. Nothing is written; the report says what the next start would find and correct.
+    """Opens a log for reading, and writes nothing; the report says what the next start would find and correct.
 
-    Raises `NotFound` if there is no such directory, else as `load_log`. Close it with `PartitionLog.close(0)`.
+    Raises `NotFound` if there is no such directory, else as `load_log`. Close the log with `PartitionLog.close(0)`.
     """
     if not files.exists(directory):
         raise NotFound(f"there is no log in {directory}")
@@ -38,7 +38,7 @@ def open_read_only(files: Files, directory: str, identity: PartitionId) -> tuple
 
 
 class ReadOnlyFiles:
-    """`Files` that refuse every change with EROFS. A file that would have to be created is empty."""
+    """`Files` that refuse every change with EROFS. Opening a file that would have to be created gives an empty one."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
@@ -82,7 +82,7 @@ class ReadOnlyFiles:
 
 
 class ReadOnlyFile:
-    """A `File` that refuses every change; None stands for one that does not exist."""
+    """A `File` that refuses every change. `file` is None for one that does not exist, which reads as empty."""
 
     def __init__(self, file: File | None, path: str) -> None:
         self._file = file

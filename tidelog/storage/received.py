@@ -1,7 +1,7 @@
-"""Batches as a follower receives them from its leader: placed and stamped already, to be taken as they are.
+"""Batches that a follower receives from its leader: their offsets and leader epochs are assigned already.
 
-Each is verified once, by the CRC that its producer computed. Offset and epoch lie outside the CRC; that they go on from
-the log's end, and never back, is what is checked of them here.
+Each is verified once, by the CRC that its producer computed. The CRC covers neither offset nor epoch, so these are
+checked to continue the log: each offset follows the last one, and epochs never decrease.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from tidelog.model.errors import InvalidBatch
 from tidelog.model.ports import Buffer
 
 SKIPPED_MAX = (1 << 32) - 1
-"""The largest number of offsets between two batches: more does not fit a catalog row."""
+"""The largest number of skipped offsets before a batch: more does not fit its catalog row."""
 
 
 def parse_received(payload: Buffer, log_end_offset: int, epoch: int, *, may_skip: bool) -> list[RecordBatch]:
-    """Returns the whole batches of a payload that continue a log which ends at `log_end_offset`, with a batch of
-    `epoch`.
+    """Returns the complete batches of a payload, checked to continue a log that ends at `log_end_offset` with a batch
+    of leader epoch `epoch`. `may_skip` allows gaps between offsets.
 
-    Views, not copies. Raises `InvalidBatch`.
+    The batches are views of the payload. Raises `InvalidBatch`.
     """
     batches: list[RecordBatch] = []
     end = log_end_offset

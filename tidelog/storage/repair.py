@@ -1,15 +1,15 @@
-"""Repair in place: a damaged batch from a peer's copy, a damaged catalog row from its batch (CTRL, FAST '18).
+"""Repair in place: a damaged batch from another replica's copy, a damaged catalog row from its batch (CTRL, FAST '18).
 
-A row names its batch by a 128-bit digest of all its bytes, offset and leader epoch included. So a copy with that digest
-is the batch, whoever gives it, and a copy with another is not, whatever offset it claims. The copy goes where the batch
-was, and nothing else in the files changes. A crash half-way leaves a damaged batch where there was a damaged batch: its
-row, which still says what belongs there, was not touched.
+A catalog row names its batch by a 128-bit digest of all its bytes, offset and leader epoch included. So a copy with
+that digest is the batch, whichever replica gives it, and a copy with another digest is not, whatever offset it claims.
+The copy is written where the batch was, and nothing else in the files changes. A crash half-way leaves the batch
+damaged as before: its row, which still says what belongs there, was not touched.
 
 Where the row is damaged and its batch is not, the row is made again (`row_repair`). If both are damaged, this disk does
-not know what it lost, and cannot tell if a copy is it. But below the high watermark all replicas have the same, and a
-follower that is aligned has what its leader has: a copy of what is *committed* at that offset, or stands there in the
-leader's log, is it. It goes where the batch before it ends, if it fits between the sound rows on either side; or into
-the segment that was made for it, if the log went on without it (`lost_offsets`).
+not know what it lost, and cannot check a copy. But below the high watermark all replicas have the same batches, and an
+aligned follower has what its leader has: so a copy of what is *committed* at that offset, or is there in the leader's
+log, is the right one. It is written where the batch before it ends, if it fits between the sound rows on either side;
+or into the segment that was made for it, if the log went on without it (`lost_offsets`).
 """
 
 from __future__ import annotations
@@ -31,25 +31,27 @@ from tidelog.storage.segment import Damage, Segment
 
 
 class Repair(Enum):
-    """The outcome of a repair: a copy was put back, or the reason why not."""
+    """The outcome of a repair: repaired, or the reason why not."""
 
     DONE = "done"
     """The batch is in its place and can be read."""
     NOT_NEEDED = "not needed"
-    """It already was."""
+    """The batch in the log is undamaged."""
     DIFFERENT = "different"
-    """Another batch belongs there: either log may be the one that has to change, which is for epochs to say."""
+    """The catalog row names another batch. Either log may be the one that has to change; leader epochs decide which."""
     UNKNOWN = "unknown"
-    """The batch that belongs there is not known: the row is lost, too."""
+    """It is not known which batch belongs there: the catalog row is lost, too."""
 
 
 def repair_batch(
     state: LogState, reader: LogReader, data: Buffer, *, belongs_there: bool = False
 ) -> tuple[Repair, Damage | None]:
-    """Repairs a log with a copy of one batch: what came of it, and which offsets can be read now. `belongs_there`: this
-    batch, and no other, is what this log holds at its offset, or held.
+    """Repairs a log with a copy of one batch. Returns the outcome, and the offsets that can be read now. With
+    `belongs_there` the caller guarantees that this batch is the one that belongs at its offset, in case the row is
+    lost.
 
-    Raises `InvalidBatch`, `OffsetOutOfRange`, `Overloaded`, `OSError`."""
+    Raises `InvalidBatch`, `OffsetOutOfRange`, `Overloaded`, `OSError`.
+    """
     # A peer's word is not taken: bytes that are no sound batch are refused before anything is compared.
     header = verify_batch(data)
     codec, tail = state.files.codec, state.tail
@@ -103,8 +105,8 @@ def _put_back(segment: Segment, row: Row, data: Buffer) -> None:
 
 
 def _fill_in(codec: RowCodec, segment: Segment, tail: Tail, header: BatchHeader, data: Buffer) -> bool:
-    """Writes a committed batch where its row and itself are lost, behind the last sound batch before it; False if it
-    does not belong just there."""
+    """Writes a committed batch where both it and its row are lost, behind the last sound batch before it. Returns False
+    if its offset, epoch or size does not fit there."""
     for gap in row_gaps(segment):
         gap_tail = tail_before(segment, gap, tail)
         end_offset, end_position = end_of(segment, gap)

@@ -1,6 +1,6 @@
-"""A little space set aside, so that a full disk can be emptied: deleting a prefix begins with writing a row.
+"""Disk space held in reserve, so that records can be deleted on a full disk: a deletion begins with writing a row.
 
-The reserve is given up when such a row finds no room, and taken back when deleted files have made some.
+The reserve is released when such a row finds no space, and filled again when deleted files have made some.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ RESERVE_BYTES = 65_536
 
 
 class Reserve:
-    """The file of that size. Best effort: without it nothing is lost, but a full disk may need an operator."""
+    """A file of `RESERVE_BYTES` that can be emptied to make space. Best effort: without it no data is lost, but a full
+    disk may need an operator."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
 
     def fill(self, *, create: bool = False) -> None:
-        """Takes the space, if there is any. Not durable: it is the space that counts, not the file."""
+        """Fills the reserve file up, if the disk has space. Not durable: only the space counts."""
         with suppress(OSError):
             file = self._files.open(RESERVE, create=create)
             try:
@@ -31,7 +32,7 @@ class Reserve:
                 file.close()
 
     def spend(self) -> bool:
-        """Gives the space up; False if there was none to give."""
+        """Empties the reserve file. Returns False if it was empty or missing."""
         try:
             file = self._files.open(RESERVE)
             try:

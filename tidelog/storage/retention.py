@@ -1,10 +1,10 @@
 """Kafka's retention rules as a pure function: the segments that may be deleted.
 
-A segment goes whole, oldest first, and only if all of it is below the high watermark. By time: its newest record is
-older than `retention_ms`. By size: the log without it still has at least `retention_bytes`.
+A segment is deleted whole, oldest first, and only if all of it is below the high watermark. By time: its newest record
+is older than `retention_ms`. By size: the log without it still has at least `retention_bytes`.
 
-A segment without a timestamp (its records have none, or are lost on this disk) has no age: it stays as long as the one
-after it.
+A segment without a timestamp (its records have none, or are lost on this disk) has no age: it stays as long as the
+segment after it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 
 class SegmentSummary(NamedTuple):
-    """The facts of a segment that retention needs; `max_timestamp` is -1 if it holds none."""
+    """The properties of a segment that retention needs; `max_timestamp` is -1 if it holds none."""
 
     base_offset: int
     end_offset: int
@@ -30,9 +30,9 @@ def retained_from(
     retention_bytes: int,
     high_watermark: int,
 ) -> int:
-    """Returns the offset from which the log is to be kept: the base of the first segment that stays.
+    """Returns the new log start offset: the base offset of the first segment that stays.
 
-    -1 for either limit means no limit. The last segment can go too (its end is the answer, then), but not by size.
+    A limit of -1 means no limit. The last segment can be deleted, too (the result is its end offset), but not by size.
     """
     # In bytes; as long as it is positive, a segment that is no larger may go, and `retention_bytes` are left without
     # it.

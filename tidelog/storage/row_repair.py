@@ -1,15 +1,15 @@
-"""Catalog rows made again in place, where the log tells what they said.
+"""Damaged catalog rows made again in place, where the log shows what they said.
 
-From the log alone if the batches between the sound rows on either side follow each other without a gap; else with a
-peer's copy that is, byte for byte, what the log holds at just that offset.
+The log alone shows it if the batches between the sound rows on either side follow each other without a gap; else
+another replica's copy of a batch can show it, if it is, byte for byte, what the log holds at that place.
 
-Rows that stood for no batch are made again as what cannot mislead: a SEAL at the end of a sealed segment; in a slot
-store's journal a NAME before each entry that may have had one, as its head says; and else a MARK. The header is written
-anew from what is known of a segment that is open.
+Rows that described no batch are replaced by rows that cannot mislead: a SEAL at the end of a sealed segment; in a Paxos
+journal a NAME before each entry that may have had one, from the head of the entry; else a MARK. The header is written
+again from what is known of an open segment.
 
-What a checkpoint said is not made up: the state of producers has moved on. An opening takes it from an older segment
-then, or from a later one. So the header is made to say that there is none, once a later segment has another
-(`Mender.renew_checkpoint`).
+The content of a damaged checkpoint is not made up, since the producers' states have changed since. An opening reads it
+from an older or a later segment. The header is changed to say that there is no checkpoint, once a later segment has
+another one (`Mender.renew_checkpoint`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tidelog.storage.slot_entries import EntryKind, Head, decode_entry, name_for
 
 
 class RowGap(NamedTuple):
-    """Damaged rows between two sound ones, or before the end of a segment."""
+    """A run of damaged catalog rows between two sound ones, or before the end of a segment."""
 
     slot: int
     size: int
@@ -38,10 +38,10 @@ class RowGap(NamedTuple):
 def mend_rows(
     codec: RowCodec, segment: Segment, tail: Tail, copy: tuple[BatchHeader, Buffer] | None = None
 ) -> list[Damage]:
-    """Makes damaged rows again, durably, where the log tells what they said; returns their offsets.
+    """Makes damaged catalog rows again, durably, where the log shows what they said; returns their offsets.
 
-    `tail` is the log's, for what rows say of the whole log. `copy` is a batch that a peer has: it may prove that what
-    the log holds behind skipped offsets belongs there. Raises `OSError` or `Overloaded`.
+    `tail` is the end of the log, from which values for the whole log are taken. `copy` is another replica's copy of a
+    batch: it may prove that a batch behind skipped offsets belongs there. Raises `OSError` or `Overloaded`.
     """
     # The header first: a row is in its place only by the numbers that it gives.
     has_made_header = _mend_header(codec, segment, tail)
@@ -59,8 +59,9 @@ def mend_rows(
 
 
 def _mend_header(codec: RowCodec, segment: Segment, tail: Tail) -> bool:
-    """Writes a damaged header anew: what it says of its rows is known as long as the segment is open. The checkpoint
-    counts only if it is there, and sound; else older segments are asked, as after a start that made the header."""
+    """Writes a damaged catalog header again: its content is known as long as the segment is open. It declares a
+    checkpoint only if the checkpoint rows are sound; else the next opening reads an older segment's checkpoint. Returns
+    True if it wrote."""
     header = codec.parse_header(segment.raw_rows(0, 1))
     if header is not None and header.base_offset == segment.base_offset:
         # The checkpoint of the active segment is not disclaimed: an opening before the next segment has one would find
@@ -78,7 +79,8 @@ def _mend_header(codec: RowCodec, segment: Segment, tail: Tail) -> bool:
 
 
 def _disclaim_checkpoint(codec: RowCodec, segment: Segment, header: HeaderRow) -> bool:
-    """Writes of a damaged checkpoint that there is none."""
+    """Rewrites the header to say that there is no checkpoint, if the checkpoint rows are damaged. Returns True if it
+    did."""
     if not segment.has_lost_checkpoint:
         return False
     as_it_was = Tail(
@@ -103,7 +105,7 @@ def row_gaps(segment: Segment) -> Iterator[RowGap]:
 
 
 def end_of(segment: Segment, gap: RowGap) -> tuple[int, int]:
-    """Returns the end of what a gap described: the offset, and the position in the log file."""
+    """Returns the end of what the damaged rows described: the offset, and the position in the log file."""
     if gap.following is None:
         return segment.end_offset, segment.log_bytes
     return gap.following.first_offset, gap.following.file_position
@@ -112,7 +114,7 @@ def end_of(segment: Segment, gap: RowGap) -> tuple[int, int]:
 def _rows_for(
     codec: RowCodec, segment: Segment, gap: RowGap, tail: Tail, copy: tuple[BatchHeader, Buffer] | None
 ) -> list[Row] | None:
-    """Returns a row for each slot of the gap; None if the log does not tell."""
+    """Returns a row for each damaged one; None if the log does not show what they said."""
     gap_tail = tail_before(segment, gap, tail)
     end_offset, end_position = end_of(segment, gap)
     batches = [*_batches_between(codec, segment, gap_tail, end_position, copy)]
@@ -141,11 +143,12 @@ def _rows_for(
 
 
 def _names(segment: Segment, gap: RowGap, batches: list[Row], names_max: int) -> dict[int, bytes]:
-    """Returns the contents of at most so many NAME rows, by the offset of the entry that each of them stands before.
+    """Returns the contents of at most `names_max` NAME rows, by the offset of the entry that each of them stands
+    before.
 
-    It is known how many of the lost rows stood for no batch, but not how many of those were names. So entries that
-    bring a value come first, since those that only say something new of it have none. A name too many does no harm: it
-    says what its entry says.
+    It is known how many of the lost rows described no batch, but not how many of those were NAME rows. So entries with
+    a value come first, since those that only refer to an earlier value have none. A NAME too many does no harm: it
+    repeats what its entry says.
     """
     entries = [*batches, gap.following]
     # The first entry has its name already: that row is sound.
@@ -158,7 +161,8 @@ def _names(segment: Segment, gap: RowGap, batches: list[Row], names_max: int) ->
 
 
 def _head_of(segment: Segment, row: Row) -> Head | None:
-    """Returns the head of the slot that a sound entry of a slot store's journal is about; None for anything else."""
+    """Returns the head of a sound Paxos journal entry that is about a slot; None for any other row, or a
+    damaged entry."""
     if row.kind != Kind.BATCH:
         return None
     data = segment.raw_batch(row)
@@ -169,7 +173,7 @@ def _head_of(segment: Segment, row: Row) -> Head | None:
 
 
 class _RowsInOrder:
-    """Rows of a gap, each placed behind the one before."""
+    """Rows that replace a run of damaged ones, each numbered and placed behind the one before."""
 
     def __init__(self, codec: RowCodec, tail: Tail) -> None:
         self._codec = codec
@@ -183,16 +187,16 @@ class _RowsInOrder:
         self._append(row)
 
     def add_note(self, kind: Kind) -> None:
-        """Adds a row that says nothing of its own."""
+        """Adds a row without a batch and without content, such as MARK or SEAL."""
         self._append(self._codec.body(self._codec.note(kind, self._at, start_offset=self._at.log_start_offset)))
 
     def add_name(self, content: bytes | None) -> None:
-        """Adds a NAME row, if there is a name."""
+        """Adds a NAME row, unless `content` is None."""
         if content is not None:
             self._append(self._codec.body(self._codec.name(self._at, content)))
 
     def _append(self, row: Row | None) -> None:
-        """Adds a row, which vouches for no more than lies before it."""
+        """Adds a row, whose `durable` mark covers no more than the rows before it."""
         assert row is not None
         tail = self._at
         self.rows.append(
@@ -211,7 +215,7 @@ class _RowsInOrder:
 
 
 def tail_before(segment: Segment, gap: RowGap, tail: Tail) -> Tail:
-    """Returns the log's tail as it was when the first row of the gap was written."""
+    """Returns the log's end as it was when the first of the damaged rows was written."""
     tail = tail._replace(sequence=segment.first_sequence + gap.slot)
     if gap.last is None:
         # Epoch 0 is below all: without a row before, batches of any epoch may follow.
@@ -228,8 +232,8 @@ def tail_before(segment: Segment, gap: RowGap, tail: Tail) -> Tail:
 def _batches_between(
     codec: RowCodec, segment: Segment, tail: Tail, end_position: int, copy: tuple[BatchHeader, Buffer] | None
 ) -> Iterator[Row]:
-    """Yields rows for what the log holds from a tail on; where it skips offsets, only for a batch that is equal to the
-    copy."""
+    """Yields rows for the batches in the log file from `tail` on. Across skipped offsets it goes on only if the next
+    batch is equal to the copy."""
     while True:
         for row in segment.walk(tail.offset, tail.file_position, end_position, tail.epoch):
             yield row

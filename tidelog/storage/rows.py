@@ -1,20 +1,20 @@
 """Catalog rows: 128 bytes each, checksummed, one for every batch of a segment.
 
-The catalog stands apart from the batches it describes, so that no single torn or rotten region takes both a batch and
-its identity (CTRL's crash-corruption disentanglement, FAST '18). One row is at once the entry's identifier, the offset
-index, the time index, the producer trail, and, for the replicated log, the acceptor's record.
+The catalog is a separate file, so that no single torn or rotten region destroys both a batch and its identity (CTRL's
+crash-corruption disentanglement, FAST '18). One row is at once the batch's identity, the offset index, the time index,
+the producer's last sequence, and, for Paxos logs, the acceptor's record.
 
-A catalog is: HEADER, the checkpoint (LINEAGE and PRODUCER rows: what earlier segments amount to), then body rows in the
-order of writing (BATCH, DELETE_RECORDS, MARK, LOST), and a SEAL when the segment is rolled. In a slot store's journal a
-NAME stands right before the BATCH row of an entry, and says what the entry's head says: so that what rots there, and
-what a power cut tears, is still known by name.
+A catalog consists of a HEADER, the checkpoint (LINEAGE and PRODUCER rows: leader epochs and producers' states of all
+earlier segments), then body rows in the order of writing (BATCH, DELETE_RECORDS, MARK, LOST), and a SEAL when the
+segment is rolled. In a Paxos journal a NAME row stands right before the BATCH row of an entry, and repeats the entry's
+head, so that an entry that rots or is torn by a power cut is still known by name.
 
 Every row has a `sequence`, its ordinal among all rows of the log: `first_sequence + slot` within a catalog. `durable`
-is the sequence below which everything was known to be on disk when the row was written. A bad tail beyond the highest
-`durable` found may be a crash's doing; damage below it never is.
+is the sequence below which everything was known to be on disk when the row was written. A bad end beyond the highest
+`durable` found may come from a crash; damage below it never does.
 
-A truncation drops rows, and no sequence is given out twice: what is written next goes to a new segment, or into a new
-catalog, with sequences above all that were ever used. Epochs never decrease.
+A truncation drops rows, and no sequence is used twice: later rows go to a new segment, or into a new catalog, with
+sequences above all that were ever used. Epochs never decrease.
 
 All body rows carry `base_offset`, `file_position` and `running_max_timestamp`, which never decrease, so that a catalog
 can be searched by bisection whatever the kinds.
@@ -66,7 +66,7 @@ _HEADER = struct.Struct("<HBBiQQ q q 16s i I ? 59x")
 _LINEAGE = struct.Struct("<HBBiQQ q 92x")
 _PRODUCER = struct.Struct("<HBBiQQ qqq hHi" + "iq" * BATCHES_REMEMBERED + "8x")
 _NAME = struct.Struct("<QQq16sqihh")
-"""A body row of this kind has its content in the fields that only batches need."""
+"""Layout of a NAME row's content, in the fields that otherwise only BATCH rows need."""
 assert _NAME.size == NAME_BYTES_MAX
 _CRC = struct.Struct("<I")
 _BODY_AND_CRC = struct.Struct(_BODY.format + "I")
@@ -75,8 +75,8 @@ assert all(s.size == _CHECKED for s in (_BODY, _HEADER, _LINEAGE, _PRODUCER))
 
 
 class Row(NamedTuple):
-    """A body row, unpacked. `position` and `number` are those of a slot entry (`slot_entries`), or of the value that
-    the batch came in (`commit.protocol=paxos`), as far as known; 0 elsewhere."""
+    """A body row, unpacked. `position` and `number` are the Paxos position and proposal number of a journal entry
+    (`slot_entries`), or of the value that the batch came in (`commit.protocol=paxos`), if known; 0 elsewhere."""
 
     magic: int
     version: int
@@ -98,9 +98,9 @@ class Row(NamedTuple):
     length: int
     last_offset_delta: int
     start_offset: int
-    """The log start offset in force; of DELETE_RECORDS, the one that it sets."""
+    """The log start offset in force; in a DELETE_RECORDS row, the new one that it sets."""
     skipped: int
-    """Offsets before the batch that hold nothing, and never did: the leader went on behind them."""
+    """Number of offsets right before the batch that belong to no record, in Paxos logs."""
 
     @property
     def first_offset(self) -> int:
@@ -117,7 +117,7 @@ class Row(NamedTuple):
 
 
 def name_of(row: Row) -> bytes:
-    """Returns the content of a NAME row, and zeros behind it."""
+    """Returns the content of a NAME row, padded with zeros."""
     return _NAME.pack(
         row.position, row.number, row.max_timestamp, row.digest, row.producer_id, row.base_sequence,
         row.producer_epoch, row.attributes,
@@ -134,11 +134,11 @@ class HeaderRow(NamedTuple):
     log_start_offset: int
     checkpoint_rows: int
     has_checkpoint: bool
-    """False in a catalog that had to be made again without the checkpoint: older segments know."""
+    """False in a catalog that had to be made again without the checkpoint, which then is read from an older segment."""
 
 
 class Tail(NamedTuple):
-    """The end of a log, where its next row goes: everything that a body row inherits from those before it."""
+    """The end of a log, where its next row goes: the values that a new row inherits from the rows before it."""
 
     sequence: int
     durable: int
@@ -160,11 +160,11 @@ class RowCodec:
         self._seed = crc32c(self._topic_id + identity.partition.to_bytes(4, "little"))
 
     def seal_bytes(self, row: bytes) -> bytes:
-        """Returns a row with its checksum behind it."""
+        """Returns a packed row with its checksum appended."""
         return row + _CRC.pack(crc32c(row, self._seed))
 
     def is_sound(self, row: Buffer) -> bool:
-        """Returns True if these are 128 bytes of this log's, whatever their kind and slot."""
+        """Returns True if these are 128 bytes with this log's checksum, whatever their kind and place."""
         if len(row) != ROW_BYTES:
             return False
         view = memoryview(row)
@@ -179,7 +179,7 @@ class RowCodec:
     ) -> bytes:
         """Packs the row of a batch that is about to be written at `tail`. Offsets between the tail and the batch's
         first offset are recorded as skipped. `identity` is the batch's position and number in the Paxos log that it was
-        agreed on in; without it, they are read from the batch if it is a slot entry, and are 0 otherwise."""
+        agreed on in; without it, they are read from the batch if it is a journal entry, and are 0 otherwise."""
         # Clients choose timestamps, so a later batch may be older. The maximum so far never falls, and can be bisected.
         newest = max(tail.running_max_timestamp, header.max_timestamp)
         position, number = identity_of(header, buffers[0]) if identity is None else identity
@@ -194,8 +194,8 @@ class RowCodec:
         )  # fmt: skip
 
     def note(self, kind: Kind, tail: Tail, *, start_offset: int, offsets: int = 0, skipped: int = 0) -> bytes:
-        """Packs a body row without a batch: DELETE_RECORDS, MARK, SEAL, or LOST with the count of offsets that are
-        lost, and of those right before them that hold nothing."""
+        """Packs a body row without a batch: DELETE_RECORDS, MARK, SEAL, or LOST. `offsets` is the number of lost
+        offsets, and `skipped` of those right before them that belong to no record."""
         return self.seal_bytes(
             _BODY.pack(
                 MAGIC, VERSION, kind, tail.epoch, tail.sequence, tail.durable, 0, 0, tail.offset, tail.file_position,
@@ -205,7 +205,7 @@ class RowCodec:
         )  # fmt: skip
 
     def name(self, tail: Tail, content: bytes) -> bytes:
-        """Packs a NAME row, with up to `NAME_BYTES_MAX` of content."""
+        """Packs a NAME row with up to `NAME_BYTES_MAX` of content."""
         position, number, timestamp, digest, *rest = _NAME.unpack(content.ljust(_NAME.size, b"\0"))
         producer_id, base_sequence, producer_epoch, attributes = rest
         return self.seal_bytes(
@@ -217,15 +217,15 @@ class RowCodec:
         )  # fmt: skip
 
     def pack(self, row: Row) -> bytes:
-        """Packs a body row as it is."""
+        """Packs a body row with the values it has."""
         return self.seal_bytes(_BODY.pack(*row))
 
     def body(self, raw: Buffer) -> Row | None:
-        """Unpacks a body row; None if it is damaged or of another kind."""
+        """Unpacks a body row; None if it is damaged, or no body row."""
         return next(self.bodies(raw), None)
 
     def bodies(self, raw: Buffer) -> Iterator[Row | None]:
-        """Unpacks rows that lie one behind the other; None for each that is damaged or of another kind."""
+        """Unpacks consecutive body rows; None for each that is damaged, or no body row."""
         view, seed, unpack = memoryview(raw), self._seed, _BODY_AND_CRC.unpack_from
         for position in range(0, len(view) - ROW_BYTES + 1, ROW_BYTES):
             *fields, crc = unpack(view, position)
@@ -255,8 +255,7 @@ class RowCodec:
 
     @staticmethod
     def owner(raw: Buffer) -> PartitionId | None:
-        """Returns the partition whose catalog begins with this row, by its own account; None if it is no sound
-        header."""
+        """Returns the partition that this row, a catalog's header, names as its own; None if it is no sound header."""
         if len(raw) != ROW_BYTES:
             return None
         fields = _HEADER.unpack_from(raw)
@@ -267,7 +266,8 @@ class RowCodec:
     def checkpoint(
         self, tail: Tail, lineage: Iterable[tuple[int, int]], producers: Iterable[tuple[int, ProducerState]]
     ) -> list[bytes]:
-        """Packs a segment's first rows: its header, then the lineage and the producers of all segments before."""
+        """Packs a segment's first rows: its header, then the lineage (leader epochs) and the producers' states of all
+        segments before."""
         bodies: list[tuple[Kind, int, tuple[int, ...]]] = [(Kind.LINEAGE, epoch, (start,)) for epoch, start in lineage]
         bodies += [(Kind.PRODUCER, tail.epoch, _producer_fields(pid, state)) for pid, state in producers]
         rows = [self.header(tail, len(bodies))]
@@ -294,7 +294,7 @@ class RowCodec:
     # -- producers on their way to another replica ------------------------------------------------------------------
 
     def pack_producers(self, producers: Iterable[tuple[int, ProducerState]]) -> bytes:
-        """Packs PRODUCER rows that stand in no catalog: another replica of the partition begins its own with them."""
+        """Packs producers' states as PRODUCER rows for another replica of the partition, whose log begins with them."""
         rows = (
             _PRODUCER.pack(MAGIC, VERSION, Kind.PRODUCER, 0, 0, 0, *_producer_fields(producer_id, state))
             for producer_id, state in producers
@@ -302,8 +302,8 @@ class RowCodec:
         return b"".join(map(self.seal_bytes, rows))
 
     def parse_producers(self, raw: Buffer) -> list[tuple[int, ProducerState]]:
-        """Unpacks the rows of `pack_producers`. Raises `InvalidBatch` if any of them is damaged, or is another
-        partition's."""
+        """Unpacks the rows of `pack_producers`. Raises `InvalidBatch` if any of them is damaged, or belongs to another
+        partition."""
         states: list[tuple[int, ProducerState]] = []
         for position in range(0, len(raw), ROW_BYTES):
             row = raw[position : position + ROW_BYTES]
@@ -340,7 +340,7 @@ def _parse_producer(raw: Buffer) -> tuple[int, ProducerState]:
 
 
 def _digest(buffers: Sequence[Buffer]) -> bytes:
-    """Returns the XXH3-128 digest of all these bytes, one behind the other."""
+    """Returns the XXH3-128 digest of all these bytes in order."""
     if len(buffers) == 1:
         return xxh3_128_digest(buffers[0])
     digest = xxh3_128()

@@ -1,11 +1,11 @@
-"""The scan of one segment that is not known to be in order: torn or damaged, row by row.
+"""The scan of one segment that is not known to be in order: each catalog row and batch is found good, torn or damaged.
 
 The rule (CTRL section 3.2, made exact for flushes). Let D be the highest "durable below" mark found in any sound
 row or metainfo copy. What was written below D was on disk once, whole; if it does not verify now, it was damaged later:
-it is kept, reported, and answered with an error for that batch alone. What lies at D or beyond may have been under way
+it is kept, reported, and reads of that batch alone get an error. What lies at D or beyond may have been under way
 when the machine stopped, or may have been acknowledged a moment before: this replica cannot tell, and others can. So
 there a sound row is believed to have had its batch, too. Only what has no sound row any more at the end of the log is
-torn, and truncated. A sound row fits if it follows what was taken in, and ends before the next segment begins.
+torn, and truncated. A sound row fits if it follows the rows before it, and ends before the next segment begins.
 
   batch  row      below D                          at D or beyond
   good   good     keep                             keep
@@ -13,12 +13,12 @@ torn, and truncated. A sound row fits if it follows what was taken in, and ends 
   bad    good     keep, serve an error             keep, serve an error
   bad    bad      keep, serve an error             truncate here
 
-A log that nobody else has, or that is written again from something else, is truncated at the first bad batch at D or
-beyond (`BadEnd`), unless something beside it vouches for that batch.
+A log that no other replica has, or that is written again from another source, is truncated at the first bad batch at D
+or beyond (`BadEnd`), unless that batch is known to have been acknowledged.
 
-It is known to be more than a tear if the catalog's header is gone as well, or if the disk says that it cannot read what
-is to go. Then the log has lost its end, acknowledged or not, and nobody may count on it before it is filled again: its
-owner is told (`on_end_lost`).
+It is known not to be torn if the catalog's header is gone as well, or if the disk fails to read what is to be
+truncated. Then the log has lost its end, acknowledged or not, and nobody may count on it before it is filled again:
+`on_end_lost` is called.
 
 What is missing between two segments, row and batch, is judged by D in any log: the file ends there, so there would be
 no room to put a copy back. Again only two faults at once look like that in a log that no crash has cut short: if the
@@ -44,23 +44,24 @@ READ_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class BadEnd:
-    """The treatment of a batch that does not verify, at D or beyond, by the position and number that its row names."""
+    """The rule for a batch at D (the highest durable mark) or beyond that does not verify: kept or truncated, by the
+    Paxos position and number in its row."""
 
     kept_below: int
-    """A batch of a position below is kept, as long as its row is sound: somebody can say what belongs there, and
+    """A batch of a lower Paxos position is kept, if its row is sound: other replicas can say what belongs there, and
     whether it was acknowledged. Any other ends the log."""
     kept_from_number: int = 0
-    """A batch of a smaller number ends the log as well."""
+    """A batch of a smaller proposal number ends the log as well."""
 
     KEEP: ClassVar[BadEnd]
-    """Every such batch is kept if its row is sound, since other replicas can say what belongs there. What has no sound
+    """Keeps every such batch whose row is sound, since other replicas can say what belongs there. One without a sound
     row ends the log."""
     TRUNCATE: ClassVar[BadEnd]
-    """The log ends before any such batch, since nobody can say what belongs there: the log has one replica only, or
+    """Ends the log before any such batch, since nobody can say what belongs there: the log has one replica only, or
     what is acknowledged can be written to it again."""
 
     def keeps(self, row: Row) -> bool:
-        """Returns True if this row is believed to have had its batch."""
+        """Returns True if the batch of this row is to be kept."""
         return row.position < self.kept_below and row.number >= self.kept_from_number
 
 
@@ -69,7 +70,7 @@ BadEnd.TRUNCATE = BadEnd(0)
 
 
 class Scan:
-    """The scan of one segment, row by row. `_tail` is where the next row belongs if all before it is taken in."""
+    """The scan of one segment, row by row. `_tail` is the end of what has been accepted so far."""
 
     def __init__(
         self,
@@ -83,7 +84,8 @@ class Scan:
         on_end_lost: Callable[[], None] | None = None,
         had_header: bool = False,
     ) -> None:
-        """`had_header`: the catalog's header was on the disk once."""
+        """Scans `segment`; `durable` is D, the highest durable mark. `had_header` says that the catalog's header was
+        durable once. `on_end_lost` is called if durable batches at the end are lost."""
         self._codec = codec
         self._segment = segment
         self._durable = durable
@@ -93,7 +95,7 @@ class Scan:
         self._on_end_lost = on_end_lost
         self._had_header = had_header
         self._made: list[tuple[int, bytes]] = []
-        """Rows to be written, with their slots."""
+        """Rows to be written, with their slots in the catalog."""
         self._size = segment.log.size()
         self._seal_slot = -1
         self._settled_end = 0
@@ -101,8 +103,9 @@ class Scan:
         self._tail: Tail
 
     def run(self, start: Tail, settled_end: int, next_base_offset: int | None) -> Tail:
-        """Takes in rows, then what the log holds beyond them; `settled_end` was durable once, so what is missing up to
-        there is lost, not torn. `next_base_offset` is where the segment has to end, if it is not the last."""
+        """Accepts the catalog's rows, then batches behind them in the log file; returns the log's end. Everything below
+        offset `settled_end` was durable once: what is missing there is lost, not torn. `next_base_offset` is where the
+        segment has to end, or None for the last one."""
         segment = self._segment
         self._end_max = OFFSET_MAX if next_base_offset is None else next_base_offset
         if segment.first_sequence < 0:
@@ -138,7 +141,8 @@ class Scan:
         return self._tail
 
     def seal(self, tail: Tail) -> Tail:
-        """Seals the segment. The next opening reads the seal alone: it has to pass on how far the log was durable."""
+        """Seals the segment, and returns the log's end. The seal repeats how far the log was durable, since the next
+        opening reads nothing else of the segment."""
         segment = self._segment
         # If the seal said that nothing had been durable, the next opening would take a half-deleted segment for a torn
         # one, and drop all behind it.
@@ -150,7 +154,8 @@ class Scan:
         return sealed
 
     def unseal(self, tail: Tail) -> Tail:
-        """Makes this the last segment after all: whatever is written behind a seal is not read again."""
+        """Removes the seal, since the segment is the last one after all, and rows behind a seal are not read. Returns
+        the log's end."""
         segment = self._segment
         if not segment.is_sealed:
             return tail
@@ -159,13 +164,12 @@ class Scan:
         return tail
 
     def _vouch(self, tail: Tail) -> Tail:
-        """Returns the tail with the durable mark that a row written now bears. The mark is never more than what lies
-        before the row: where a catalog was lost, its rows are numbered anew, and the old mark means nothing among
-        them."""
+        """Returns `tail` with the durable mark for a row written now. The mark covers at most the rows before it: where
+        a catalog was lost, its rows are numbered again, and the old mark means nothing among them."""
         return tail._replace(durable=min(self._durable, tail.sequence))
 
     def _take_header(self, start: Tail) -> bool:
-        """Takes in the header; makes another one, and returns True, if it is lost."""
+        """Reads the catalog header. If it is lost, prepares another one and returns True."""
         segment = self._segment
         header = self._codec.parse_header(segment.raw_rows(0, 1))
         # The header of another segment, as in a swapped file, is as good as none.
@@ -183,10 +187,8 @@ class Scan:
         return True
 
     def _has_lost_end(self, slot: int, *, is_headless: bool) -> bool:
-        """Returns True if what is missing at the end was not torn. What a crash tears reads as zeros or as old bytes.
-
-        Rows alone are no end: if no bytes are left behind the batches, those that cannot be read were marks.
-        """
+        """Returns True if what is missing at the end was durable and lost, not torn by a crash, which leaves zeros or
+        old bytes. Damaged rows without bytes behind the batches do not count: they were marks."""
         segment, tail = self._segment, self._tail
         is_short = self._end_max != OFFSET_MAX and tail.offset < self._end_max
         is_empty = tail.offset == segment.base_offset
@@ -203,8 +205,8 @@ class Scan:
     # -- rows that are there --------------------------------------------------------------------------------------
 
     def _skip_settled_rows(self) -> int:
-        """Returns the slot to begin at. Rows below D are not judged, only damaged ones among them made again, and
-        reading does without: if the last of them is sound it says all that is needed."""
+        """Returns the catalog slot to begin at. Rows below D are not read, if the last of them is sound: it has the
+        offset, position and epoch of all before it."""
         segment = self._segment
         slot = min(self._durable - segment.first_sequence, segment.slots)
         if slot <= segment.body_slot:
@@ -218,7 +220,8 @@ class Scan:
         return slot
 
     def _take_rows(self, slot: int) -> int:
-        """Follows the catalog from a slot, then the log; returns the slot behind the last row taken."""
+        """Accepts catalog rows from a slot on, then batches behind them in the log file; returns the slot behind the
+        last row."""
         segment, gap = self._segment, 0
         for row in segment.rows(slot):
             is_settled = segment.first_sequence + slot < self._durable
@@ -251,14 +254,15 @@ class Scan:
         return self._adopt(slot - gap, self._size)
 
     def _is_believed(self, row: Row) -> bool:
-        """Returns True if a sound row counts, at D or beyond. A floor without its batch does not: nobody can give it
-        again."""
+        """Returns True if a sound row at D or beyond is accepted. A floor entry whose batch is damaged is not: no other
+        replica has it."""
         # What a floor says no other replica can give back, so a row without it is of no use.
         is_kept = self._bad_end.keeps(row) and row.number != FLOOR_NUMBER
         return is_kept or row.kind != Kind.BATCH or self._segment.holds(row)
 
     def _judge(self, row: Row) -> None:
-        """Reports a damaged batch at D or beyond, for it may not be committed; below D, whoever reads it finds it."""
+        """Reports a damaged batch at D or beyond, since it may not be committed. One below D is found when it
+        is read."""
         # A new leader settles what may not be committed before its epoch begins, so it has to know of this damage now.
         is_doubtful = row.kind == Kind.BATCH and row.sequence >= self._durable
         if is_doubtful and self._bad_end.keeps(row) and not self._segment.holds(row):
@@ -284,8 +288,8 @@ class Scan:
     # -- rows that are missing ------------------------------------------------------------------------------------
 
     def _close_gap(self, slot: int, count: int, following: Row) -> None:
-        """Makes rows that are damaged below D again if the log tells exactly what they said; else leaves and reports
-        them."""
+        """Makes damaged rows below D again if the log shows exactly what they said; else leaves them, and reports the
+        damage."""
         if count == 0:
             return
         rows = list(self._walk(following.file_position))
@@ -304,15 +308,14 @@ class Scan:
             slot += 1
 
     def _rewrite(self, slot: int) -> bool:
-        """Makes one row again from the batch that comes next in the log; False if there is none."""
+        """Makes one row again from the next batch in the log file; returns False if there is none."""
         row = next(self._walk(self._size), None)
         if row is not None:
             self._note_row(slot, row)
         return row is not None
 
     def _adopt(self, slot: int, end_position: int) -> int:
-        """Writes rows for batches in the log beyond the last row: the rows are what is missing. Returns the slot behind
-        them."""
+        """Makes rows for the batches in the log file behind the last row. Returns the slot behind them."""
         first = slot
         for row in list(self._walk(end_position)):
             self._note_row(slot, row)
@@ -322,7 +325,7 @@ class Scan:
         return slot
 
     def _walk(self, end_position: int) -> Iterator[Row]:
-        """Yields rows for sound batches in the log that follow the tail."""
+        """Yields rows for sound batches in the log file that continue the accepted ones."""
         tail = self._tail
         # No digest is left for these, so each is believed for its CRC and for following the one before: offsets,
         # position and epoch.
@@ -330,7 +333,7 @@ class Scan:
         return takewhile(lambda row: row.next_offset <= self._end_max, rows)
 
     def _note_row(self, slot: int, row: Row) -> None:
-        """Writes the row of a batch found in the log at a slot, and moves the tail behind it."""
+        """Prepares the row of a batch that was found in the log file, for a catalog slot, and accepts the batch."""
         tail = self._vouch(self._tail._replace(sequence=self._segment.first_sequence + slot))
         placed = row._replace(
             sequence=tail.sequence,
@@ -355,7 +358,7 @@ class Scan:
     # -- corrections ----------------------------------------------------------------------------------------------
 
     def _trim(self, slot: int) -> None:
-        """Truncates the files behind what was taken in."""
+        """Truncates both files behind what was accepted."""
         segment, tail = self._segment, self._tail
         excess = max(self._size - tail.file_position, 0)
         if not excess and segment.catalog.size() <= slot * ROW_BYTES:

@@ -1,12 +1,12 @@
-"""The scrubber of one log: reads all of it, a bounded piece at a time, round and round.
+"""The scrubber of one log: reads and verifies all of it, a bounded piece at a time, again and again.
 
 Bytes that nobody reads rot unseen, until the last good copy elsewhere has rotted, too. So every batch and every catalog
-row is verified now and then, while a peer can still repair it.
+row is verified now and then, while another replica can still repair it.
 
-A piece has three steps, as a flush has, so that the disk is waited for elsewhere than on the event loop: `begin` says
-what is to be read, `Piece.run` reads it, on the disk thread perhaps, and `end` takes in what it found. The log lives on
-meanwhile. So nothing is believed of a piece but suspicions: what did not verify is read once more before it is called
-damaged, since a truncation may have changed it under the reader.
+A piece has three steps, like a flush, so that the event loop does not wait for the disk: `begin` says what is to be
+read, `Piece.run` reads it, possibly on the disk thread, and `end` takes the result. The log is used meanwhile. So what
+did not verify is only suspected, and is read once more before it counts as damaged, since a truncation may have changed
+it under the reader.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ PIECE_ROWS = 512
 
 @dataclass(slots=True)
 class ScrubStep:
-    """The outcome of one piece of a scrub."""
+    """The result of one scrubbed piece."""
 
     bytes_read: int = 0
     bad_rows: int = 0
-    """Rows that did not verify. What they said is in the batches."""
+    """Number of catalog rows that did not verify. Their content can be found in the batches."""
     mend_at: int | None = None
-    """The offset at which `PartitionLog.mend` is to look; None without bad rows."""
+    """Offset to be passed to `PartitionLog.mend`, which repairs the bad rows; None without bad rows."""
     has_finished: bool = False
-    """True if the end was reached: the next piece begins anew."""
+    """True if the end of the log was reached: the next piece begins again at its start."""
 
 
 @dataclass(slots=True)
 class Piece:
-    """Batches of one segment, or a stretch of its catalog."""
+    """A piece of a log to verify: batches of one segment, or a range of its catalog rows."""
 
     segment: Segment
     release: Callable[[], None]
@@ -47,7 +47,7 @@ class Piece:
     bad_rows: int = 0
 
     def run(self) -> None:
-        """Reads and verifies. Blocking; may be called on another thread."""
+        """Reads and verifies the piece. Blocking; may be called on another thread."""
         # On the disk thread, beside a log that lives on: what fails here is a suspicion, and no finding yet.
         self.suspects = [row for row in self.rows if not self.segment.holds(row)]
         if self.slots:
@@ -60,10 +60,10 @@ class Piece:
 
 
 class Scrubber:
-    """Goes through a log, piece by piece, and remembers how far it is."""
+    """Verifies a log piece by piece, and remembers the offset reached."""
 
     def __init__(self, state: LogState, reader: LogReader, offset: int = 0, *, with_rows: bool = True) -> None:
-        """Begins the first round at `offset`; without `with_rows` only batches are looked at."""
+        """Begins the first round at `offset`; without `with_rows` only batches are verified, not catalog rows."""
         self._state = state
         self._reader = reader
         self._offset = offset
@@ -72,9 +72,11 @@ class Scrubber:
         self._slot = 0
 
     def begin(self, budget_bytes: int) -> Piece | None:
-        """Returns the next piece: of batches some `budget_bytes`, but at least one. None at the end of a round.
+        """Returns the next piece: batches of some `budget_bytes`, but at least one, or catalog rows. None at the end of
+        a round.
 
-        Raises `Overloaded`."""
+        Raises `Overloaded`.
+        """
         state = self._state
         while True:
             # What retention has deleted since the last piece is not to be read.
@@ -96,7 +98,7 @@ class Scrubber:
                 return piece
 
     def _part(self) -> Segment | Damage | None:
-        """Returns the part that holds the next offset that is durable now."""
+        """Returns the segment or the damaged range that holds the next durable offset; None at the end."""
         if self._offset >= self._state.durable_offset:
             return None
         parts = self._reader.parts(self._offset)
@@ -114,7 +116,7 @@ class Scrubber:
         return Piece(segment, self._state.files.hold(segment), slots=slots)
 
     def _piece_of_batches(self, segment: Segment, budget_bytes: int) -> Piece | None:
-        """Returns the next batches of a segment; None if there is nothing but damage."""
+        """Returns a piece of the next batches of a segment; None if only damage is left in it."""
         rows: list[Row] = []
         end, size = self._state.durable_offset, 0
         for entry in segment.entries(self._offset):
@@ -134,7 +136,7 @@ class Scrubber:
         return Piece(segment, self._state.files.hold(segment), rows) if rows else None
 
     def end(self, piece: Piece) -> ScrubStep:
-        """Takes in what a piece found."""
+        """Reads suspected batches once more, which notes the damaged ones, and returns the result of the piece."""
         piece.release()
         state = self._state
         for row in piece.suspects:

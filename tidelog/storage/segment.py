@@ -1,8 +1,8 @@
 """A segment: `<base_offset>.log`, nothing but batches, and `<base_offset>.catalog`, a row for each.
 
 There is no index in memory. A lookup bisects the catalog itself (a few small `pread`s), so a partition costs the same
-whether its segments hold a megabyte or a gigabyte, and there is nothing to rebuild or to get out of step. Readers that
-go on where they stopped are remembered in a small table of hints and skip the search.
+whether its segments hold a megabyte or a gigabyte, and no index has to be rebuilt or kept in step. The places of
+readers that read on sequentially are remembered in a small table of hints, which spares them the search.
 
 Everything read is verified: rows by their checksum, batches by the row's digest. What does not verify is never served
 and never removed. A row that is lost is made again from the batch it described; a batch that is lost is a `Damage` that
@@ -30,12 +30,12 @@ SECTOR_BYTES = 512
 NO_COPY = "nobody has a copy of it"
 ROWS_PER_READ = 32
 ROWS_PER_READ_MAX = 1024
-"""4 KiB of catalog at first, for who only wants a few batches, then more and more."""
+"""Catalog rows that one read takes at most. A scan begins with 32 (4 KiB), enough for a few batches, and doubles."""
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Offsets [start, end) whose batch, or identity, is lost on this disk."""
+    """Offsets [start, end) whose batch, or whose identity (catalog row), is lost on this disk."""
 
     start: int
     end: int
@@ -49,7 +49,7 @@ Entry = Row | Damage
 
 
 def end_of(entry: Entry) -> int:
-    """Returns the offset behind an entry."""
+    """Returns the offset behind a catalog row's batch or a damaged range."""
     return entry.next_offset if isinstance(entry, Row) else entry.end
 
 
@@ -59,18 +59,18 @@ class Extent(NamedTuple):
     data: bytes
     next_offset: int
     damage: Damage | None
-    """Damage that stopped the read, if any did."""
+    """The damage that stopped the read; None if it was not stopped by damage."""
 
 
 NOTES_MAX = 64
-"""The search for a segment's last row that is no note ends after so many."""
+"""Rows that are looked at to find a segment's last row with offsets, before the search ends."""
 
 
 class Segment:
-    """A pair of files. Mutable only through its `PartitionLog` and the loader.
+    """A log file and its catalog file. Changed only by its `PartitionLog` and the loader.
 
-    Invariant: rows at slots below `slots` describe exactly the first `log_bytes` of the log; what lies behind either
-    end in the files is no part of the segment.
+    Invariant: catalog rows at slots below `slots` describe exactly the first `log_bytes` of the log file; anything
+    behind either end in the files is no part of the segment.
     """
 
     def __init__(self, opened: OpenFiles, directory: str, base_offset: int, codec: RowCodec) -> None:
@@ -87,7 +87,7 @@ class Segment:
         self.max_timestamp = NO_TIMESTAMP
         self.is_sealed = False
         self.lost_at_end = 0
-        """So many offsets the LOST row keeps that ends the segment; 0 if none does (`lost_offsets`)."""
+        """Number of offsets that a LOST row at the segment's end stands for (`lost_offsets`); 0 if there is none."""
         self._hints: dict[int, int] = {}
 
     # -- files ----------------------------------------------------------------------------------------------------
@@ -110,14 +110,15 @@ class Segment:
 
     @property
     def is_lost(self) -> bool:
-        """Returns True if it has offsets, and no batch."""
+        """Returns True if the segment spans offsets, and has no batch."""
         return self.log_bytes == 0 and self.end_offset > self.base_offset
 
     def summary(self) -> SegmentSummary:
         return SegmentSummary(self.base_offset, self.end_offset, self.log_bytes, self.max_timestamp)
 
     def extend(self, rows: int, tail: Tail) -> None:
-        """Takes in rows, and the batches they describe, that were written behind its end."""
+        """Moves the segment's end behind rows, and the batches they describe, that were appended; `tail` is the log's
+        new end."""
         # A reader that waits at the end comes for just this offset.
         self.hint(self.end_offset, self.slots)
         self.slots += rows
@@ -126,13 +127,14 @@ class Segment:
         self.max_timestamp = tail.running_max_timestamp
 
     def restate(self, slots: int, log_bytes: int, max_timestamp: int) -> None:
-        """Takes in that rows before its end were written anew, and batches with them."""
+        """Sets the segment's size after rows or batches before its end were rewritten."""
         self.slots, self.log_bytes, self.max_timestamp = slots, log_bytes, max_timestamp
         self._hints.clear()
 
     def truncate(self, slot: int, rows: Sequence[bytes], tail: Tail) -> None:
-        """Puts `rows` in the place of those from `slot` on, and ends the log at `tail`. The catalog goes first, and
-        durably: batches without rows are taken in again, rows without batches are damage. The log needs a sync yet."""
+        """Replaces the catalog rows from `slot` on by `rows`, and ends the log file at `tail`. The catalog is truncated
+        first, and durably: an opening can make rows for batches without any, but rows without batches are damage. The
+        caller has to sync the log file."""
         catalog = self.catalog
         # The catalog first, and durably. A crash in between leaves batches without rows, which are taken in again, so
         # the log is as long as before; rows without batches would be damage.
@@ -149,7 +151,7 @@ class Segment:
         self.look_for_lost_end()
 
     def look_for_lost_end(self) -> None:
-        """Sets `lost_at_end` by the last row that is no note."""
+        """Sets `lost_at_end` from the last row that has offsets."""
         self.lost_at_end = 0
         for slot in range(self.slots - 1, max(self.body_slot, self.slots - NOTES_MAX) - 1, -1):
             row = self.row(slot)
@@ -160,7 +162,7 @@ class Segment:
                 return
 
     def hint(self, offset: int, slot: int) -> None:
-        """Remembers where a reader that comes for `offset` will find it."""
+        """Remembers the catalog slot of an offset for the reader that comes next."""
         self._hints[offset] = slot
         if len(self._hints) > HINTS_MAX:
             del self._hints[next(iter(self._hints))]
@@ -168,7 +170,8 @@ class Segment:
     # -- rows -----------------------------------------------------------------------------------------------------
 
     def raw_rows(self, slot: int, count: int) -> bytes:
-        """Returns the bytes of up to `count` rows; a sector that cannot be read is zeros, as any other damage."""
+        """Returns the bytes of up to `count` rows; a sector that cannot be read is returned as zeros, which count as
+        damage."""
         try:
             return self.catalog.pread(count * ROW_BYTES, slot * ROW_BYTES)
         except OSError:
@@ -180,7 +183,7 @@ class Segment:
             return b"".join(row for row in rows if row)
 
     def row(self, slot: int) -> Row | None:
-        """Returns a body row; None if it is damaged or not in its place."""
+        """Returns a body row; None if it is damaged or has another slot's sequence."""
         return next(self._checked(slot, self.raw_rows(slot, 1)), None)
 
     def rows(self, slot: int) -> Iterator[Row | None]:
@@ -204,8 +207,8 @@ class Segment:
             sequence += 1
 
     def count_bad_rows(self, slot: int, count: int) -> int:
-        """Returns how many of `count` rows of any kind from `slot` on do not verify. A checkpoint that the header says
-        is none is not looked at."""
+        """Returns how many of `count` rows of any kind from `slot` on do not verify. Checkpoint rows that the header
+        declares invalid are not checked."""
         raw = memoryview(self.raw_rows(slot, count))
         split = min(max(self.body_slot - slot, 0), count)
         head = (raw[i * ROW_BYTES : (i + 1) * ROW_BYTES] for i in range(split))
@@ -222,12 +225,12 @@ class Segment:
 
     @property
     def has_lost_checkpoint(self) -> bool:
-        """Returns True if rows of the checkpoint are damaged, and it still counts."""
+        """Returns True if checkpoint rows are damaged, and the header does not declare the checkpoint invalid."""
         return self.count_bad_rows(1, self.body_slot - 1) > 0
 
     def _search(self, is_at_or_before: Callable[[Row], bool]) -> int:
         """Returns the last slot with a sound row that satisfies a predicate which holds for a prefix of the rows; one
-        less than the first body slot if there is none. Damaged rows are stepped over."""
+        less than the first body slot if there is none. Damaged rows are skipped."""
         low, high = self.body_slot, self.slots
         while low < high:
             # Bisection holds for rows of any kind, as offsets, positions and running maxima never fall. A damaged row
@@ -246,7 +249,8 @@ class Segment:
     # -- entries --------------------------------------------------------------------------------------------------
 
     def entries(self, offset: int) -> Iterator[Entry]:
-        """Yields the batches, as rows, and the damage, from the one that holds `offset` on, in order of offsets."""
+        """Yields the catalog rows of the batches, and the damaged ranges, in order of offsets, from the one that holds
+        `offset` on."""
         slot = self._hints.get(offset)
         if slot is None:
             # The last row at or before the offset; those that end before it are skipped below.
@@ -285,8 +289,8 @@ class Segment:
         return None
 
     def _salvage(self, last: Row | None, end_offset: int, end_position: int) -> Iterator[Entry]:
-        """Yields what the log itself says about a stretch of damaged rows behind `last`: batches that verify, then
-        damage."""
+        """Yields rows for sound batches that the log file has where catalog rows behind `last` are damaged, then a
+        damaged range for the other offsets."""
         offset, position, epoch = self.base_offset, 0, 0
         if last is not None:
             offset, position, epoch = last.next_offset, last.end_position, last.epoch
@@ -300,8 +304,8 @@ class Segment:
             yield Damage(offset, end_offset, "batch and catalog row are both damaged")
 
     def walk(self, offset: int, position: int, end_position: int, epoch: int) -> Iterator[Row]:
-        """Yields rows made from the batches in the log from `position` on: each verifies, follows the one before it
-        without a gap, and is of no older leader epoch."""
+        """Yields rows made from the batches in the log file from `position` on: each verifies, follows the one before
+        it without a gap, and has no older leader epoch."""
         tail = Tail(0, 0, epoch, offset, position, NO_TIMESTAMP, 0)
         while True:
             data = self._batch_at(tail.file_position, end_position)
@@ -318,7 +322,7 @@ class Segment:
             tail = tail._replace(offset=row.next_offset, file_position=row.end_position, epoch=row.epoch)
 
     def _batch_at(self, position: int, end_position: int) -> bytes | None:
-        """Returns the bytes of a sound batch at `position`, or None."""
+        """Returns the bytes of a sound batch at a position of the log file, or None."""
         if position + HEADER_BYTES > end_position:
             return None
         try:
@@ -335,8 +339,8 @@ class Segment:
     # -- reading --------------------------------------------------------------------------------------------------
 
     def read(self, offset: int, bytes_max: int, end_offset: int) -> Extent:
-        """Reads verified batches from the one that holds `offset`, whole ones below `end_offset`, at most `bytes_max`,
-        but at least one. Stops at damage; without it, batches lie one behind the other."""
+        """Reads whole verified batches from the one that holds `offset`, below `end_offset`: at most `bytes_max`, but
+        at least one. Stops at damage. Without damage, batches follow each other in the returned bytes."""
         run: list[Row] = []
         size, stop = 0, None
         for entry in self.entries(offset):
@@ -378,7 +382,8 @@ class Segment:
             self.hint(row.next_offset, slot)
 
     def raw_batch(self, row: Row) -> bytes:
-        """Returns the bytes in the place of the row's batch, unverified; a sector that cannot be read is zeros."""
+        """Returns the bytes at the place of the row's batch, unverified; a sector that cannot be read is returned as
+        zeros."""
         try:
             return self.log.pread(row.length, row.file_position)
         except OSError:
@@ -394,12 +399,12 @@ class Segment:
             return bytes(size)
 
     def holds(self, row: Row) -> bool:
-        """Returns True if the row's batch is in the log, byte for byte."""
+        """Returns True if the log file holds the row's batch, byte for byte."""
         return xxh3_128_digest(self.raw_batch(row)) == row.digest
 
     def first_since(self, timestamp_ms: int, offset: int) -> Entry | None:
-        """Returns the first batch, from the one that holds `offset` on, with a record of that timestamp or later; or
-        the damage where it may have been."""
+        """Returns the row of the first batch, from the one that holds `offset` on, with a record of that timestamp or
+        later; or the damaged range where it may have been."""
         slot = max(self._search(lambda row: row.running_max_timestamp < timestamp_ms), self.body_slot)
         for entry in self._entries_from(slot):
             if isinstance(entry, Damage):
@@ -412,7 +417,8 @@ class Segment:
     # -- opening --------------------------------------------------------------------------------------------------
 
     def open_header(self) -> HeaderRow | None:
-        """Takes from the header where the rows begin, and their numbers; None if it is damaged, or not its own."""
+        """Reads the header, which says where the body rows begin and how they are numbered; None if it is damaged or
+        another segment's."""
         header = self._codec.parse_header(self.raw_rows(0, 1))
         if header is None or header.base_offset != self.base_offset:
             return None
@@ -420,7 +426,8 @@ class Segment:
         return header
 
     def open_sealed(self) -> Row | None:
-        """Takes the segment's extent from its header and seal alone, two small reads: the seal, if both are sound."""
+        """Sets the segment's extent from its header and seal alone, two small reads. Returns the seal, if both are
+        sound."""
         rows = self.catalog.size() // ROW_BYTES
         if rows < 2 or self.open_header() is None:
             return None

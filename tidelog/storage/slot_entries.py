@@ -1,5 +1,5 @@
-"""The entries of a slot store's journal: a record batch each, so that segments, catalogs and tools take them as they
-take any batch.
+"""The entries of a Paxos journal (slot store): each is a record batch, so that segments, catalogs and tools treat them
+like any batch.
 
 An entry is a control batch (Kafka's term: written by a broker for itself) of one record. Its key is the *head*, big
 endian:
@@ -13,8 +13,8 @@ A head must survive the loss of its payload, so it has a checksum of its own: th
 nothing without a producer, is the CRC32C of the head. It thereby stands in the catalog row, too, beside position and
 number. So a sound row tells a sound head from a damaged or an older one, whatever has become of the rest of the batch.
 
-If the head is gone as well, its *name* is left, in a row before that one: digest and content. An entry that only says
-something new of a value that is named already has none.
+If the head is gone as well, its *name* is left, in the catalog row before: digest and content. An entry that only
+repeats a value that is named already has no name.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from tidelog.model.varint import decode_varint
 
 VERSION = 0
 FLOOR_NUMBER = (1 << 64) - 1
-"""Stands in the rows of floors, whose position is no slot's. Not a proposal number."""
+"""Stands in place of the proposal number in the rows of floor entries, whose position is no slot's."""
 HEAD_BYTES_MAX = 4096
 NAME_BYTES_MAX = 56
 """The bytes of content that a NAME row has room for."""
 NAMED_CONTENT_MAX = NAME_BYTES_MAX - 2 - 16
-"""Room for a digest is kept, though there may be none: clusters at a feature level whose rows older versions read have
-longer contents, and none of them is named."""
+"""Room for a digest is always kept: clusters at a feature level whose rows older versions read have longer contents,
+and none of those is named."""
 _HEAD_END_MAX = HEADER_BYTES + 32 + HEAD_BYTES_MAX
 _HEAD = struct.Struct(">hhQQB")
 _NO_TIMESTAMP = -1
@@ -52,13 +52,13 @@ class EntryKind(IntEnum):
     """The kind of a journal entry. The values are control types that Kafka does not use."""
 
     FLOOR = 0x7D00
-    """The log begins at `position`; `content` is what is known of what lay before."""
+    """The log begins at `position`; `content` describes the state before it."""
     SLOT = 0x7D01
-    """A slot whole in itself: with its payload, or with a value that has none."""
+    """A slot complete in itself: with its payload, or with a value that has none."""
     REFERENCE = 0x7D02
-    """A slot whose payload, known by its digest, lies in an earlier entry, or is not to be had here."""
+    """A slot whose payload, known by its digest, lies in an earlier entry, or is not on this disk."""
     UNKNOWN = 0x7D03
-    """A slot of which only position and number are left."""
+    """A slot of which only position and proposal number are left."""
 
 
 # Kafka's own control types are small numbers, so nothing takes an entry for the end of a transaction.
@@ -80,8 +80,7 @@ class Head(NamedTuple):
 
 
 def name_for(head: Head) -> bytes:
-    """Returns the content of the row that names an entry, or nothing if it has no room there: lengths, digest,
-    content."""
+    """Returns the content of the NAME row of an entry: lengths, digest, content; nothing if they do not fit."""
     lengths = len(head.digest), len(head.content)
     # All of it or nothing: half a name would name another value.
     has_room = len(head.content) <= NAMED_CONTENT_MAX and 2 + sum(lengths) <= NAME_BYTES_MAX
@@ -89,15 +88,14 @@ def name_for(head: Head) -> bytes:
 
 
 def named_head(name: bytes, position: int, number: int) -> Head:
-    """Returns the head that a name stands for; without its payload, for that is gone."""
+    """Returns the head that a NAME row stands for, as a reference: the payload is gone with the entry."""
     digest_end = 2 + name[0]
     # A reference, as the payload is gone with the entry. An earlier entry may have it, by position and digest.
     return Head(EntryKind.REFERENCE, position, number, name[2:digest_end], name[digest_end : digest_end + name[1]])
 
 
 def encode_entry(head: Head, payload: Buffer | None, offset: int, epoch: int) -> SpreadBatch:
-    """Returns the batch of an entry, in its place in the journal, around its payload: that may be large, and is not
-    copied."""
+    """Returns the batch of an entry at its journal offset. The payload, which may be large, is not copied."""
     key = head.pack()
     assert len(key) <= HEAD_BYTES_MAX, f"a slot's identity or a floor of {len(head.content)} bytes is too large"
     # It stands where a producer's sequence would, and so in the catalog row, too: a checksum of the head that is stored
@@ -109,7 +107,7 @@ def encode_entry(head: Head, payload: Buffer | None, offset: int, epoch: int) ->
 
 
 def decode_entry(data: bytes) -> tuple[Head, bytes | None] | None:
-    """Returns head and payload of an entry; None if the bytes, a batch that verifies, are none."""
+    """Returns head and payload of an entry; None if the batch, whose bytes verify, is no journal entry."""
     if not parse_header(data).is_control:
         return None
     try:
@@ -121,7 +119,8 @@ def decode_entry(data: bytes) -> tuple[Head, bytes | None] | None:
 
 
 def salvage_head(data: bytes, checksum: int) -> Head | None:
-    """Returns the head of an entry whose batch does not verify any more; `checksum` is its row's base_sequence."""
+    """Returns the head of an entry whose batch does not verify, if the head matches `checksum`, its row's
+    base_sequence."""
     try:
         # The key comes first, so the head can be read from a batch of which all behind it is lost.
         key = next(_field_of(data))
@@ -135,7 +134,7 @@ def salvage_head(data: bytes, checksum: int) -> Head | None:
 
 
 def identity_of(header: BatchHeader, data: Buffer) -> tuple[int, int]:
-    """Returns position and number for the catalog row of a sound batch: 0 unless it is an entry."""
+    """Returns position and number of a journal entry, for its catalog row; zeros for any other batch."""
     if not header.is_control:
         return 0, 0
     try:
@@ -153,8 +152,8 @@ def _fields(data: bytes) -> tuple[bytes | None, bytes | None]:
 
 
 def _field_of(data: bytes) -> Iterator[bytes | None]:
-    """Yields key and value of a batch's first record. Raises `InvalidBatch` or `IndexError` where the bytes make no
-    sense."""
+    """Yields key and value of a batch's first record. Raises `InvalidBatch` or `IndexError` for bytes that are no
+    record."""
     _, position = decode_varint(data, HEADER_BYTES)
     position += 1  # the record's attributes
     for _ in ("timestamp delta", "offset delta"):

@@ -1,11 +1,11 @@
-"""The index of a slot store: which journal entries each slot needs, and what it costs to give up a segment.
+"""The index of a Paxos journal (slot store): which entries each slot needs, and what it costs to give up a segment.
 
-Of each position the newest entry counts. Its payload may lie in an earlier one, so payloads are remembered by position
-and digest for as long as the journal holds them, also those of values that were replaced: a value that is chosen in
+For each position the newest entry counts. Its payload may lie in an earlier one, so payloads are remembered by position
+and digest for as long as the journal holds them, also those of values that were replaced: the value that is chosen in
 the end may be one that this replica held before.
 
-What is *live* is the newest entry of each slot, the payload that it needs, and the newest floor. All else is dead
-weight, gone when its segment goes.
+An entry is *live* if it is the newest of a slot, has the payload that a slot needs, or is the newest floor. Others are
+removed with their segment.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tidelog.storage.slot_entries import FLOOR_NUMBER, EntryKind, Head
 
 
 class StoredPayload(NamedTuple):
-    """A payload that was sound when it was last seen: in the entry at `offset` of the journal."""
+    """A payload that was sound when it was last read: the offset of its entry in the journal, and its size in bytes."""
 
     offset: int
     size: int
@@ -34,9 +34,9 @@ class SlotEntry:
     offset: int
     """The offset of the entry in the journal."""
     payload: StoredPayload | None
-    """None if the value has none, or if it is not to be had here."""
+    """Place of the payload; None if the value has none, or if it is not on this disk."""
     is_known: bool = True
-    """False if the identity is lost."""
+    """False if the identity of the slot's value is lost."""
 
     @property
     def is_faulty(self) -> bool:
@@ -45,7 +45,8 @@ class SlotEntry:
 
 @dataclass(frozen=True, slots=True)
 class FloorEntry:
-    """The newest floor: its position, its content, and the entry that holds it."""
+    """The newest floor: the first position of the log, the description of the state before it, and the offset of its
+    entry."""
 
     position: int
     content: bytes
@@ -53,7 +54,7 @@ class FloorEntry:
 
 
 class SlotIndex:
-    """Built by replaying the journal from its start; kept up by every entry that is appended."""
+    """The index of a journal: built by replaying it from its start, updated with every entry that is appended."""
 
     def __init__(self) -> None:
         self.slots: dict[int, SlotEntry] = {}
@@ -61,7 +62,7 @@ class SlotIndex:
         self._payloads: dict[tuple[int, bytes], StoredPayload] = {}
 
     def note(self, head: Head, offset: int, payload_bytes: int | None) -> None:
-        """Takes in an entry; `payload_bytes` is None if it has no payload, or one that is damaged."""
+        """Adds an entry; `payload_bytes` is None if it has no payload, or a damaged one."""
         if head.kind is EntryKind.FLOOR:
             self.floor = FloorEntry(head.position, head.content, offset)
             return
@@ -83,8 +84,8 @@ class SlotIndex:
         return slot is not None and slot.is_known and slot.number == number
 
     def is_put_behind(self, position: int, number: int, offset: int) -> bool:
-        """Returns True if what the entry at `offset` said has been said again behind it, and is whole, or matters no
-        more."""
+        """Returns True if a newer, complete entry replaces the one at `offset` (its slot was put again, or a newer
+        floor), or if the slot is below the floor."""
         if number == FLOOR_NUMBER:
             return self.floor is not None and self.floor.offset > offset
         slot = self.slots.get(position)
@@ -99,15 +100,15 @@ class SlotIndex:
         return self._payloads.get((position, digest))
 
     def forget_payload(self, position: int, digest: bytes) -> None:
-        """Forgets a payload that turned out to be damaged."""
+        """Forgets a payload that was found damaged; the slot that needs it is faulty from then on."""
         self._payloads.pop((position, digest), None)
         slot = self.slots.get(position)
         if slot is not None and slot.digest == digest:
             self.slots[position] = replace(slot, payload=None)
 
     def needing(self, start: int, end: int) -> list[int | None]:
-        """Returns the slots, and the floor (None), whose newest entry, or payload, lies in [start, end) of the
-        journal."""
+        """Returns the positions of slots, and None for the floor, whose newest entry or payload lies in [start, end) of
+        the journal."""
         positions: list[int | None] = [
             position
             for position, slot in self.slots.items()
@@ -118,24 +119,25 @@ class SlotIndex:
         return positions if self.floor is None or not start <= self.floor.offset < end else [*positions, None]
 
     def forget_payloads(self, start: int, end: int) -> None:
-        """Forgets the payloads in [start, end) of the journal, which turned out to be damaged."""
+        """Forgets the payloads in [start, end) of the journal, which were found damaged."""
         for key in [key for key, stored in self._payloads.items() if start <= stored.offset < end]:
             self.forget_payload(*key)
 
     def drop_below(self, position: int) -> None:
-        """Forgets the slots below a position."""
+        """Forgets the slots below a position, and their payloads."""
         self.slots = {slot_position: slot for slot_position, slot in self.slots.items() if slot_position >= position}
         self._payloads = {key: stored for key, stored in self._payloads.items() if key[0] >= position}
 
     def drop_entries_below(self, offset: int) -> None:
-        """Forgets the payloads in a part of the journal that goes. Nothing live may be left there."""
+        """Forgets the payloads in the part of the journal below `offset`, which is deleted. No live entry may be left
+        there."""
         # Whoever moves live entries has written them anew behind `offset` by now; one that was missed would be a vote
         # forgotten.
         assert all(oldest >= offset for oldest, _ in self.live()), "something live would be deleted"
         self._payloads = {key: stored for key, stored in self._payloads.items() if stored.offset >= offset}
 
     def live(self) -> Iterator[tuple[int, int | None]]:
-        """Yields for each slot, and for the floor (None), the oldest entry that it needs."""
+        """Yields the offset of the oldest entry that is needed, with the slot's position, or None for the floor."""
         for position, slot in self.slots.items():
             # Oldest first is what counts: segments go from the front, and a slot is in the way until both of its
             # entries are behind.
@@ -146,8 +148,8 @@ class SlotIndex:
             yield self.floor.offset, None
 
     def live_in(self, ends: Iterable[int]) -> Iterator[list[int | None]]:
-        """Yields, for each of the journal's oldest segments (they end at `ends`), the slots that need it (None: the
-        floor), each slot only once, in the oldest segment that it needs."""
+        """Yields, for each of the journal's oldest segments (they end at `ends`), the positions of slots that need it
+        (None: the floor). Each slot is named once, with the oldest segment that it needs."""
         # Reversed, so that the oldest is taken from the end of the list.
         waiting = sorted(self.live(), key=lambda item: item[0], reverse=True)
         for end in ends:
@@ -157,6 +159,6 @@ class SlotIndex:
             yield positions
 
     def bytes_of(self, position: int | None) -> int:
-        """Returns about how many bytes it takes to write a slot, or the floor, again."""
+        """Returns about how many payload bytes have to be copied to write a slot, or the floor (None), again."""
         payload = None if position is None else self.slots[position].payload
         return payload.size if payload else 0

@@ -1,8 +1,8 @@
-"""The journal of a slot store: entries written, read, and copied out of old segments.
+"""The journal of a Paxos replica (slot store): entries are appended, read, and copied out of old segments.
 
-A segment of the journal goes as a whole or not at all, and only from the front. So giving back space means that what is
-live in the oldest segments is written anew behind the end. That is worth it only for segments that are nearly dead; the
-rest waits until it is. As positions rise with time and a floor follows them, there is hardly ever much to move.
+A segment of the journal is deleted as a whole, and only from the front. So freeing space means that the live entries of
+the oldest segments are copied to the end. That is done only for segments with few live entries; others wait. As
+positions rise with time and a floor follows them, there is hardly ever much to copy.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from tidelog.storage.slot_index import SlotIndex
 from tidelog.storage.slot_loader import read_entry
 
 MOVED_BYTES_MAX = 1 << 20
-"""The bytes that one `delete_below` writes anew at most: a millisecond or so of the caller's time."""
+"""The bytes that one `delete_below` copies at most: about a millisecond of the caller's time."""
 MOVED_SHARE = 4
-"""A segment is worth giving up if no more than one part in so many of it has to be copied."""
+"""A segment is deleted early if at most one part in this many of it has to be copied."""
 ENTRY_BYTES = 256
-"""The bytes that an entry is taken to need besides its payload."""
+"""The bytes that an entry is assumed to need besides its payload."""
 
 
 class SlotJournal:
-    """A `PartitionLog` and the index of what it holds, kept in step."""
+    """A `PartitionLog` of journal entries, and the index of what it holds, kept in step."""
 
     def __init__(self, log: PartitionLog, index: SlotIndex, now_ms: int) -> None:
         self.log = log
@@ -36,8 +36,8 @@ class SlotJournal:
         self._epoch = log.tail.epoch + 1  # an opening is an epoch: see `rows`
 
     def append(self, *entries: tuple[Head, Buffer | None], is_moving: bool = False) -> int:
-        """Writes entries, all or none, in one go; returns where the journal then ends. What is moved is named again,
-        for the row that named it goes. Raises as `PartitionLog.append`."""
+        """Appends entries, all or none, in one write; returns the journal's end. With `is_moving` the entries are
+        copies of live ones, and get NAME rows again. Raises as `PartitionLog.append`."""
         placed = list(enumerate(entries, self.log.log_end_offset))
         # A batch carries its own offset, so an entry is encoded for the position at which it will lie.
         encoded = [encode_entry(head, payload, offset, self._epoch) for offset, (head, payload) in placed]
@@ -59,8 +59,8 @@ class SlotJournal:
         return name_for(head) if is_slot and not is_named else b""
 
     def payload(self, position: int, digest: bytes) -> bytes:
-        """Reads a payload that was stored, and verifies it. Raises `DamagedBatch` if there is none, and from then on if
-        it is damaged."""
+        """Reads and verifies a stored payload. Raises `DamagedBatch` if it is not stored, or is damaged; from then on
+        it counts as not stored."""
         stored = self.index.find(position, digest)
         if stored is None:
             raise DamagedBatch(f"the payload at position {position} is not stored on this disk")
@@ -79,9 +79,11 @@ class SlotJournal:
     # -- moving ---------------------------------------------------------------------------------------------------
 
     def vacate(self, through: int = -1) -> int:
-        """Moves what is live in the oldest segments, as far as that is worth it; returns where the rest begins.
+        """Copies the live entries out of the oldest segments, as far as that is worth it; returns the journal offset
+        below which nothing is live.
 
-        Segments that begin at `through` or before go whatever it costs, but no more of that at a time.
+        Segments that begin at `through` or before are vacated whatever it costs, but one call copies no more than
+        `MOVED_BYTES_MAX`.
         """
         # A segment goes whole, so never the active one.
         sealed = self.log.segments[:-1]
@@ -111,12 +113,12 @@ class SlotJournal:
         return ENTRY_BYTES + self.index.bytes_of(position)
 
     def seal(self, offset: int) -> None:
-        """Begins a segment if the entry at `offset` is in the active one. Raises as a put."""
+        """Rolls a new segment if the entry at `offset` is in the active one. Raises as `PartitionLog.append`."""
         if self.log.active.base_offset <= offset:
             self.log.roll(self._now_ms)
 
     def _move(self, position: int | None) -> None:
-        """Writes a slot, or the floor (None), anew behind the end, as far as it can be read."""
+        """Copies a slot, or the floor (None), to the journal's end; a payload that cannot be read is left out."""
         if position is None:
             floor = self.index.floor
             assert floor is not None

@@ -1,21 +1,20 @@
-"""Opening a slot store: replay its journal, and know what was forgotten.
+"""Opening a slot store, the disk of a Paxos replica: replay its journal, and find out what it has forgotten.
 
 A Paxos replica may forget what was never durable, and nothing else: one forgotten vote, and two values can be chosen
-for one position. So all that damage can do has to end in one of these, never in silence:
-
-- The payload alone is lost: the slot is *faulty*, its identity known. A peer gives the payload back.
+for one position. So all that damage can do has to end in one of these, never unnoticed:
+- The payload alone is lost: the slot is *faulty*, its identity known. Another replica gives the payload back.
 - The head is lost as well: position and number are in the catalog row, and the name of the value is in the row before
-  it, as it was when that value was put under that number first. What is lost is at most that it was chosen.
+  it, as it was when that value was put under that number first. At most it is lost that the value was chosen.
 - That row, too: the slot is faulty, its identity None, unless an entry before it has the same position and number. It
   holds the same value then, for a number names one for a position, and counts again.
-- The row is lost, too, so nobody knows which slot it was; or a floor; or the journal, or both copies of the metainfo:
-  the store is *amnesiac*. The replica must not vote under its old identity any more.
+- The row is lost, too, so that it is unknown which slot it was; or a floor; or the journal, or both copies of the
+  metainfo: the store is *amnesiac*. The replica must not vote under its old identity any more.
 
 An amnesiac store takes no entries, and no opening changes that: what is lost for certain is either recorded by the
-loader (a LOST row), or found missing again each time. Where opening a log would write what hides the loss, new metainfo
-over what is lost or an empty segment for a missing journal, it is opened for reading only.
+loader (a LOST row), or found missing again each time. Where opening a log would write something that hides the loss,
+new metainfo over lost metainfo or an empty segment for a missing journal, it is opened for reading only.
 
-What cannot be noticed: a directory that an old backup was put into.
+What cannot be noticed: that an old backup was restored to the directory.
 """
 
 from __future__ import annotations
@@ -45,30 +44,29 @@ JOURNAL_SETTINGS = LogSettings(segment_bytes=32 << 20, segment_ms=1 << 62, segme
 
 @dataclass(frozen=True, slots=True)
 class StoredSlot:
-    """A slot as the disk gives it back."""
+    """A slot as it is on the disk: position, proposal number, identity and digest of the value."""
 
     position: int
     number: int
     identity: bytes | None
-    """None if it is damaged; position and number are right then, too."""
+    """Identity of the value; None if it is damaged. Position and number are right in any case."""
     is_faulty: bool
-    """True if the identity or the payload is not to be had here."""
+    """True if the identity or the payload is not on this disk."""
     digest: bytes = b""
-    """Names the payload; empty if the value has none."""
+    """Digest of the payload; empty if the value has none."""
 
 
 @dataclass(slots=True)
 class StoredSlots:
-    """All that a disk gives back of a replica."""
+    """Everything that the disk of a Paxos replica holds."""
 
     metainfo: bytes | None
-    """The replica's metainfo as last stored; None if none ever was, or if it is lost."""
+    """The replica's metainfo as last stored; None if none was stored, or if it is lost."""
     floor: tuple[int, bytes] | None
     slots: list[StoredSlot]
     """The slots in order of position; none below the floor."""
     is_amnesiac: bool
-    """True if something that was durable is lost, and it is not known what: this replica must be replaced, not
-    restarted."""
+    """True if something durable is lost, and it is not known what: this replica must be replaced, not restarted."""
     report: LoadReport = field(default_factory=LoadReport)
 
 
@@ -82,14 +80,13 @@ def load_slots(
     now_ms: int,
     bad_end: BadEnd = BadEnd.TRUNCATE,
 ) -> tuple[PartitionLog, SlotIndex, StoredSlots]:
-    """Opens the journal in `directory`, or makes it. Returns it, where everything lies in it, and what the replica is
-    told.
+    """Opens the journal in `directory`, or makes it. Returns the journal, its index, and everything that it holds.
 
-    With `KEEP`, an entry at the end that does not verify is a faulty slot, as any other: for whoever can end an
-    election among voters that have all lost the same entry, as a power cut of all may leave them. With `TRUNCATE` it
-    ends the journal, and with a position it does so from there on.
+    `bad_end` decides about damaged entries at the end. With `KEEP` such an entry is a faulty slot like any other; it is
+    for replicas that can finish an election although all voters have lost the same entry, as after a common power cut.
+    With `TRUNCATE` it ends the journal; a `BadEnd` with a position keeps entries below that position.
 
-    Blocking. Raises `ConfigError` if something else than a slot store is there; otherwise as `load_log`.
+    Blocking. Raises `ConfigError` if the directory holds no slot store; otherwise as `load_log`.
     """
     # Before the loader: it would write new metainfo over what is lost, and the loss would never be seen again.
     amnesia = _find_amnesia(opened.files, directory, identity)
@@ -119,10 +116,10 @@ def load_slots(
 
 
 def _find_amnesia(files: Files, directory: str, identity: PartitionId) -> str | None:
-    """Returns why something must be lost, as the files say before a loader has touched them, or None.
+    """Returns why durable state must be lost, from the files as they are before a loader has changed them, or None.
 
     A new store makes its journal durable before its metainfo, and `metainfo.0` before `metainfo.1`, and takes entries
-    only then. So anything in a journal without metainfo, or metainfo without a journal, is no crash's doing.
+    only then. So no crash leaves entries in a journal without metainfo, nor metainfo without a journal.
     """
     names = files.list(directory)
     journal = [name for name in names if name.endswith((".log", ".catalog"))]
@@ -145,7 +142,8 @@ def _holds_entries(files: Files, directory: str, name: str) -> bool:
 
 
 def _settle(journal: PartitionLog, files: Files) -> None:
-    """Makes what was found durable: what a replica shows must stay, and what it does not show must not come later."""
+    """Makes durable what the journal was found to hold: what a replica has reported must stay, and what it has denied
+    must not come back."""
     if journal.offline_reason is not None:
         return
     try:
@@ -161,7 +159,7 @@ def _settle(journal: PartitionLog, files: Files) -> None:
 
 
 class _Replay:
-    """The journal, entry by entry."""
+    """The replay of a journal, entry by entry, into an index."""
 
     def __init__(self, journal: PartitionLog) -> None:
         self.index = SlotIndex()
@@ -170,7 +168,7 @@ class _Replay:
         self._lost_floor: int | None = None
 
     def run(self) -> str | None:
-        """Takes in all there is; why the store is amnesiac, or None."""
+        """Replays the whole journal; returns why the store is amnesiac, or None."""
         lost: Damage | None = None
         start = self._journal.log_start_offset
         for part in self._journal.parts(start):
@@ -207,9 +205,10 @@ class _Replay:
 
 
 def read_entry(segment: Segment, row: Row) -> tuple[Head, bytes | None]:
-    """Returns what is left of an entry, all of it verified: head and payload, or the head, or what the row says of it.
+    """Returns what is left of an entry, all of it verified: head and payload, or the head alone, or only position and
+    number.
 
-    Raises `ConfigError` for a sound batch that is no entry.
+    Raises `ConfigError` for a sound batch that is no journal entry.
     """
     data = segment.raw_batch(row)
     # From here on three witnesses, each apart from the last: the entry itself, its head with a checksum in the row, the
@@ -224,7 +223,7 @@ def read_entry(segment: Segment, row: Row) -> tuple[Head, bytes | None]:
 
 
 def _head_by_name(segment: Segment, row: Row) -> Head | None:
-    """Returns what the row before an entry's says of it."""
+    """Returns the head of an entry from the NAME row before its own row; None if there is no such row."""
     # The NAME row stands right before its entry's row, in the same write. In any other slot it names another entry.
     slot = row.sequence - segment.first_sequence - 1
     named = segment.row(slot) if slot >= segment.body_slot else None

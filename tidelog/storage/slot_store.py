@@ -1,28 +1,28 @@
-"""The disk of a Paxos replica: a value for each position, a floor, and the replica's metainfo.
+"""The disk of a Paxos replica: a value for each position, a floor (the first position), and the replica's metainfo.
 
-The store knows nothing of Paxos but the shape of an acceptor's record: position, number, the value's *identity* (bytes
-that the caller makes and reads) and its *payload*, which may be large, may be missing, and can be had from a peer. A
-`PartitionLog` is its journal: each put is an entry behind the last (`slot_entries`), and the newest entry of a position
-counts. The journal's offsets are its own affair. So the store has of the log what took long to get right: checksums
-apart from the data, durable marks, torn tails told from damage, flushes, segments, tools.
+The store knows nothing of Paxos but the shape of an acceptor's record: position, proposal number, the value's
+*identity* (bytes that the caller encodes and decodes) and its *payload*, which may be large, may be missing, and can be
+fetched from another replica. A `PartitionLog` is its journal: each put appends an entry (`slot_entries`), and the
+newest entry of a position counts. The journal's offsets are its own. So the store gets from the log what took long to
+get right: checksums apart from the data, durable marks, torn ends told from damage, flushes, segments, tools.
 
 **Durability.** A put is visible at once and durable when `durable_end` has reached what it returned. Many puts share a
 flush: the store stands in for a `PartitionLog` in the `LogWriter`.
 
-**Vouching.** A torn end is told from a damaged one by the marks: what a mark covers was durable. A mark that is written
-now and then leaves the last puts to their luck, though they were reported. A store that *vouches* reports a put only
-when a mark behind it is durable as well: one flush more for each round of puts, and no entry that was ever reported can
-be taken for torn. The metadata log pays for that, since it cannot go on behind a value that nobody can read; so a power
-cut must never look like one.
+**Vouching.** A torn end is told from a damaged one by the durable marks: what a mark covers was durable. A mark that is
+written now and then does not cover the last puts, though they were reported durable. A store that *vouches* reports a
+put only when a mark behind it is durable as well: one flush more for each round of puts, and no entry that was ever
+reported can be taken for torn. The metadata log pays for that, since it cannot go on behind a value that no replica can
+read; so damage must never be taken for the work of a power cut.
 
 **Payloads are written once.** An acceptor stores a value when it accepts it and again when it learns that it is chosen:
 the second entry only refers to the payload, by position and digest.
 
-**Metainfo** of the replica (what was promised, which numbers were used) no peer can give back. Both copies of the
-journal's metainfo carry it, in `replica`.
+**Metainfo** of the replica (its promises, and which numbers were used) no other replica can give back. Both copies of
+the journal's metainfo carry it, in `replica`.
 
-**Space.** `delete_below` gives up whole segments, oldest first. What is live in them is written anew behind the end;
-the segments go when that is durable. Positions rise with time, so there is hardly ever much to move.
+**Space.** `delete_below` deletes whole segments, oldest first. Live entries in them are copied to the end first; the
+segments are deleted when the copies are durable. Positions rise with time, so there is hardly ever much to copy.
 """
 
 from __future__ import annotations
@@ -66,10 +66,10 @@ class SlotPut(NamedTuple):
 
 
 class SlotStore:
-    """The disk of one replica. Single-threaded, but for `Flush.run` and what `store_metainfo` returns.
+    """The disk of one Paxos replica. Single-threaded, but for `Flush.run` and the call that `store_metainfo` returns.
 
-    Puts raise `DiskFull` or `Overloaded` (nothing was written, try again later), `LogOffline` (nothing was, nor will
-    be), or `InternalError` (the outcome is unknown; the store is offline now).
+    Puts raise `DiskFull` or `Overloaded` (nothing was written, try again later), `LogOffline` (nothing was written, nor
+    will be), or `InternalError` (the outcome is unknown; the store is offline now).
     """
 
     def __init__(self, journal: PartitionLog, index: SlotIndex, now_ms: int, *, vouches: bool = False) -> None:
@@ -78,11 +78,12 @@ class SlotStore:
         # All that an opening has found is durable, and vouched for (`_vouch_for_all`): the voter answers for it at
         # once.
         self._marked_end = self._mark_in_flush = self._vouched_end = journal.durable_offset
-        """Journal offsets: a mark is written that covers the entries below; it is in the flush under way; it is
-        durable."""
+        """Journal offsets below which entries are covered by a durable mark that is written, that is in the flush under
+        way, or that is durable."""
         self._entries = SlotJournal(journal, index, now_ms)
         self._deletion: tuple[int, int] | None = None
-        """(journal offset to delete below, where the journal has to be durable up to before)."""
+        """(journal offset to delete below, offset up to which the journal has to be durable before that); None if no
+        deletion waits."""
         self._noted_segment = -1
         self._noted = journal.metainfo(0)
 
@@ -129,8 +130,8 @@ class SlotStore:
     ) -> int:
         """Stores a slot in place of what the position held; returns the `durable_end` that covers it.
 
-        `digest` names the payload; by default it is taken of it. A payload that is stored for this position already is
-        not written again. A digest without payload stands for the one that is stored (`has_payload`); if none is, the
+        `digest` names the payload; by default it is computed. A payload that is stored for this position already is not
+        written again. A digest without payload refers to the stored payload (`has_payload`); if none is stored, the
         slot is faulty until a put brings it.
         """
         if digest is None:
@@ -138,14 +139,14 @@ class SlotStore:
         return self.put_all([SlotPut(position, number, identity, payload, digest)])
 
     def put_all(self, puts: Sequence[SlotPut]) -> int:
-        """Makes several puts, in their order, all or none: they cost one write. A crash may still leave the first few
+        """Stores several slots, in their order, all or none, with one write. A crash may still keep only the first few
         of them."""
         written: set[tuple[int, bytes]] = set()
         entries = [self._entry_of(put, written) for put in puts]
         return self._entries.append(*entries)
 
     def _entry_of(self, put: SlotPut, written: set[tuple[int, bytes]]) -> tuple[Head, Buffer | None]:
-        """Returns the entry of a put. `written` are payloads that go in together with it, and before it."""
+        """Returns the journal entry of a put. `written` are the payloads of earlier puts in the same write."""
         position, number, identity, payload, digest = put
         floor = self._entries.index.floor
         assert floor is None or position >= floor.position, f"position {position} is below the floor"
@@ -160,8 +161,8 @@ class SlotStore:
         return Head(EntryKind.SLOT, position, number, digest, identity), payload
 
     def set_floor(self, position: int, floor: bytes) -> int:
-        """Puts the floor: the log begins at this position, and `floor` describes the log before it. Returns as
-        `put`."""
+        """Stores the floor: the log begins at this position, and `floor` describes the state before it. Returns the
+        `durable_end` that covers it."""
         last = self._entries.index.floor
         # What lay below a floor may be gone. A lower one would bring back slots without what was decided there.
         assert last is None or position >= last.position, "a floor never falls"
@@ -178,16 +179,17 @@ class SlotStore:
         return self._entries.index.find(position, digest) is not None
 
     def is_payload_durable(self, position: int, digest: bytes) -> bool:
-        """Returns True if a payload with this digest is stored for this position, durably."""
+        """Returns True if a payload with this digest is stored durably for this position."""
         stored = self._entries.index.find(position, digest)
         # By the entry that holds the payload, not by the slot's newest: a reference may be younger, and its payload on
         # the disk long since.
         return stored is not None and stored.offset < self.durable_end
 
     def payload(self, position: int, digest: bytes | None = None) -> bytes:
-        """Reads the payload with this digest that was stored for the position, or that of the slot's value; verified.
+        """Reads and verifies the payload with this digest that was stored for the position; by default that of the
+        slot's value.
 
-        Raises `DamagedBatch` if it is not to be had here; a slot that needs it is faulty from then on. Raises
+        Raises `DamagedBatch` if it is not on this disk; a slot that needs it is faulty from then on. Raises
         `Overloaded` if the files cannot be opened now.
         """
         if digest is None:
@@ -195,11 +197,11 @@ class SlotStore:
         return self._entries.payload(position, digest)
 
     def take_damage(self) -> list[int | None]:
-        """Returns the positions, and the floor (None), that lose something by what the journal knows to be damaged:
-        what is to be put again by who knows it. A slot whose payload is lost is faulty from then on.
+        """Returns the positions, and None for the floor, that need entries which the journal knows to be damaged: the
+        caller has to put them again. A slot whose payload is lost is faulty from then on.
 
-        An entry that nobody needs any more is no damage. One that has lost its row as well stays known as damaged: the
-        next opening will find that something is lost, and not what.
+        A damaged entry that is not needed does not count. One that has lost its catalog row as well stays known as
+        damaged: the next opening would find that something is lost, and not what (`give_up`).
         """
         index, damage = self._entries.index, self.journal.damage
         positions: dict[int | None, None] = {}
@@ -215,13 +217,13 @@ class SlotStore:
         return list(positions)
 
     def is_faulty(self, position: int) -> bool:
-        """Returns True if the slot is there, and something of it is not to be had here."""
+        """Returns True if the slot is stored, and its identity or its payload is not on this disk."""
         slot = self._entries.index.slots.get(position)
         return slot is not None and slot.is_faulty
 
     def is_rewritten(self, start: int, end: int) -> bool:
-        """Returns True if nothing is lost by the damage of [start, end) of the journal: of each entry there the slot,
-        or the floor, was put again behind it, and is whole, or the slot is below the floor."""
+        """Returns True if the damage in [start, end) of the journal loses nothing: for each entry there, a newer
+        complete entry of the slot or of the floor follows, or the slot is below the floor."""
         for part in self.journal.parts(start):
             for entry in [part] if isinstance(part, Damage) else part.entries(start):
                 if isinstance(entry, Damage):
@@ -236,11 +238,9 @@ class SlotStore:
     # -- metainfo -------------------------------------------------------------------------------------------------
 
     def store_metainfo(self, metainfo: bytes) -> Callable[[], None]:
-        """Replaces the replica's metainfo, in both copies. The call that is returned does it: blocking, for the thread
-        that flushes run on, in order among themselves; raises `OSError`, and the metainfo may then be old or new.
-
-        Puts are not awaited: who needs them on the disk first awaits their flush first.
-        """
+        """Replaces the replica's metainfo, in both copies, when the returned call is made: blocking, on the thread of
+        flushes, in the order of these calls. It raises `OSError`: the metainfo may then be old or new. It does not wait
+        for puts: a caller who needs them on the disk first awaits their flush first."""
         assert 0 < len(metainfo) <= METAINFO_BYTES_MAX, f"{len(metainfo)} bytes of metainfo"
         info = self.journal.metainfo(0)
 
@@ -251,11 +251,12 @@ class SlotStore:
         return store
 
     def mend_metainfo(self) -> int:
-        """Looks at both copies as `LogState.mend_metainfo`. Blocking, on the thread of flushes."""
+        """Reads both metainfo copies, and writes a bad one again. Returns the number of bad copies. Blocking, on the
+        thread of flushes."""
         return 0 if self.journal.replica is UNSET else self.journal.mend_metainfo(self._merged(self._noted))
 
     def _write_metainfo(self, info: Metainfo) -> None:
-        """Stores metainfo of the journal with the replica's newest. On the thread of flushes."""
+        """Stores the journal's metainfo with the newest bytes of the replica in it. On the thread of flushes."""
         # Two calls may have taken their metainfo before either is written. The later one must not put back an older
         # promise, nor lower a mark.
         info = self._merged(info)
@@ -263,7 +264,8 @@ class SlotStore:
         self._noted = info
 
     def _merged(self, info: Metainfo) -> Metainfo:
-        """Returns metainfo in which no mark falls and no older promise comes back, whatever the order of calls."""
+        """Returns metainfo that has the newest promises, and whose marks are no lower than those noted before, whatever
+        the order of calls."""
         return structs.replace(
             info,
             durable_sequence=max(info.durable_sequence, self._noted.durable_sequence),
@@ -276,7 +278,7 @@ class SlotStore:
 
     @property
     def durable_end(self) -> int:
-        """Returns the end of what is durable: puts that returned this or less are, and are vouched for if the store
+        """Returns the journal offset up to which puts are durable, and covered by a durable mark if the store
         vouches."""
         # A vouching store reports an entry when the mark behind it is durable, too. If it reported earlier, one bit of
         # rot at the end would look like a tear, and be truncated with what others were told (decision 0035).
@@ -284,19 +286,19 @@ class SlotStore:
 
     @property
     def offline_reason(self) -> str | None:
-        """Returns why nothing can be written until the store is opened again; None if it can."""
+        """Returns why nothing can be written until the store is opened again; None if it can be written."""
         return self.journal.offline_reason
 
     @property
     def is_dirty(self) -> bool:
-        """Returns True if something waits for a flush."""
+        """Returns True if a write waits for a flush."""
         return self.journal.is_dirty
 
     def begin_flush(self) -> Flush:
-        """Begins a flush, as `PartitionLog.begin_flush` does.
+        """Begins a flush of the journal.
 
-        The first flush of an opening, and of a segment, also notes in the metainfo how far it came. Else nobody
-        would miss a last segment whose files are both lost.
+        The first flush of each segment also notes in the metainfo how far it came. Otherwise it would go unnoticed if
+        both files of the last segment were lost.
         """
         flush = self.journal.begin_flush()
         # Only marks that are written by now are in this flush; one that is written meanwhile waits for the next.
@@ -311,14 +313,14 @@ class SlotStore:
         return replace(flush, afterwards=lambda: self._note(info))
 
     def _note(self, info: Metainfo) -> None:
-        """Notes how far a flush came. On the thread of flushes, behind the fsyncs, unless a write has failed meanwhile
-        and its undoing, too. Then these fsyncs may have said yes to pages that are lost."""
+        """Stores in the metainfo how far a flush came, after its fsyncs, unless a write and its undoing have failed
+        meanwhile: then these fsyncs may have succeeded for pages that are lost. On the thread of flushes."""
         if self.journal.offline_reason is None:
             self._write_metainfo(info)
 
     def end_flush(self, flush: Flush, error: OSError | None) -> None:
-        """Ends a flush, as `PartitionLog.end_flush` does; then orders the deletion that waited for this flush, if one
-        did. So the store may be dirty again: nobody has to hurry for that."""
+        """Ends a flush; then begins the deletion that waited for it, if there is one. So the store may have writes to
+        flush again, which are not urgent."""
         self.journal.end_flush(flush, error)
         if self.offline_reason is None:
             # Not `_marked_end`: a mark that was written during this flush is not covered by it.
@@ -326,8 +328,8 @@ class SlotStore:
         self._delete_records()
 
     def vouch(self) -> bool:
-        """Writes a mark for the entries that are durable and have none, if the store vouches for its entries. Returns
-        True if one waits for the next flush. Raises `DiskFull` or `Overloaded` (try again later), or as a put."""
+        """If the store vouches, writes a mark for the durable entries that have none. Returns True if a mark waits for
+        the next flush. Raises `DiskFull` or `Overloaded` (try again later), or as `put`."""
         # A mark says how far everything was durable before it, so it is written when a flush has ended, and itself
         # needs the next one.
         if self._vouches and self._marked_end < self.journal.durable_offset:
@@ -336,18 +338,19 @@ class SlotStore:
         return self._vouches and self._vouched_end < self._marked_end
 
     def mark(self) -> None:
-        """Notes how far the store is durable, for one that has gone idle. Best effort, no fsync."""
+        """Appends a MARK row, which says up to where the journal is durable, for a store that has gone idle. Best
+        effort, no fsync."""
         self.journal.mark()
 
     def close(self) -> None:
-        """Closes the journal, as `PartitionLog.close` does."""
+        """Flushes and closes the journal. Raises as `PartitionLog.close`."""
         self.journal.close(0)
 
     # -- space ----------------------------------------------------------------------------------------------------
 
     def delete_below(self, position: int) -> None:
         """Forgets the slots below `position`, which is at most the floor. Segments of the journal without live entries
-        are deleted once all earlier puts, that of the floor among them, are durable. Raises as a put."""
+        are deleted once all earlier puts, that of the floor among them, are durable. Raises as `put`."""
         floor = self._entries.index.floor
         assert floor is not None and position <= floor.position, f"the floor is not at {position} yet"
         # Before `vacate`: slots below the floor are dead, and what is dead is not moved.
@@ -355,10 +358,11 @@ class SlotStore:
         self._delete_entries(self._entries.vacate())
 
     def give_up(self, start: int, end: int) -> bool:
-        """Gives up the segments of the journal up to the one with [start, end), where entries and their rows are
-        damaged: else the next opening would find that entries are lost, but not which. Their live entries are written
-        anew, a bounded part with each call; the segments are deleted once these are durable. Returns False while a slot
-        or the floor still needs the damaged entries: it has to be put again first. Raises as a put."""
+        """Deletes the segments of the journal up to the one with [start, end), where entries and their rows are
+        damaged: otherwise the next opening would find that entries are lost, but not which. Their live entries are
+        copied first, a bounded part with each call; the segments are deleted once the copies are durable. Returns
+        False, and does nothing, while a slot or the floor needs the damaged entries: it has to be put again first.
+        Raises as `put`."""
         # Its slot has to be put again first, by who knows the value. To give up the segment before that would forget a
         # vote.
         if self._entries.index.needing(start, end):
@@ -379,8 +383,8 @@ class SlotStore:
             self._delete_records()
 
     def _delete_records(self) -> None:
-        """Orders the deletion that waits, if the entries that were copied before it are durable. A deletion that fails
-        for now is tried again."""
+        """Deletes the journal's old entries, if the copies of live ones are durable. A deletion that fails is tried
+        again after the next flush."""
         # `durable_end`, so that a vouching store has its mark behind the copies as well.
         if self._deletion is None or self._deletion[1] > self.durable_end or self.offline_reason is not None:
             return
@@ -390,8 +394,8 @@ class SlotStore:
 
 
 def _vouch_for_all(journal: PartitionLog) -> None:
-    """Writes a durable mark for all entries that an opening has found, since a voter answers for them from now on. On a
-    full disk the next flush writes it."""
+    """Writes a durable mark for all entries that an opening has found, since a voter answers for them from now on. If
+    the disk is full, the mark is written with the next flush."""
     # Nothing to do if rows or metainfo vouch for all of it; behind a truncation its own rows do.
     if journal.offline_reason is None and not journal.is_behind_a_truncation and journal.marked < journal.tail.durable:
         with suppress(DiskFull, Overloaded):

@@ -1,16 +1,15 @@
-"""The format of a snapshot on disk and on its way to a peer.
+"""The format of a snapshot on disk and in transfers to other replicas.
 
 A snapshot is a state machine's image at one position of its log. All replicas that hold one of the same position hold
-the same bytes, so a part that rots on one can be had from any other, if it is certain that it is the same part. Hence
-
+the same bytes, so a damaged part can be fetched from any other replica, if it is certain that it is the same part. Hence
 - the *body* is split into chunks, each a block of 4 KiB: a hash, and 4,080 bytes of the body (the last may be shorter).
   The hash covers the snapshot's position and the chunk's index, too: chunks of different snapshots, or indices, cannot
   be taken for each other.
 - the *root* is the hash of the chunks' hashes. Two replicas with one root at one position have the same body.
-- the *header* has the position, the size of the body, the root and the caller's own bytes, all under a hash. It stands
-  in files of its own, twice.
+- the *header* has the position, the size of the body, the root and the caller's own bytes, all under a hash. It is
+  stored in two files of its own.
 
-Blocks go to peers as they are. Hashes are XXH3, 128 bits: against accidents, not against malice.
+Blocks are transferred as they are stored. Hashes are XXH3, 128 bits: against accidents, not against malice.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ BLOCK_BYTES = 4096
 HASH_BYTES = 16
 CHUNK_BYTES = BLOCK_BYTES - HASH_BYTES
 HEADER_BYTES_MAX = 1 << 20
-"""The size limit of the bytes that the caller adds."""
+"""The size limit of the bytes that the caller adds to a header."""
 MAGIC = 0x7D15
 VERSION = 1
 _POSITION_AND_INDEX = struct.Struct("<QQ")  # position, index
@@ -35,8 +34,7 @@ _HEAD = struct.Struct("<HHQQ16sI")  # magic, version, position, size, root, leng
 
 
 class DamagedSnapshot(Exception):
-    """Some chunks of a snapshot are not what they were, or are not there. A peer with the same root can give them
-    back."""
+    """Some chunks of a snapshot are damaged or missing. A replica with the same root can give them back."""
 
     def __init__(self, position: int, chunks: Iterable[int]) -> None:
         self.position = position
@@ -47,7 +45,7 @@ class DamagedSnapshot(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SnapshotHeader:
-    """The header of a snapshot: all that is needed to ask for its chunks."""
+    """The header of a snapshot, with all that is needed to request its chunks."""
 
     position: int
     size: int
@@ -61,12 +59,12 @@ class SnapshotHeader:
         return -(-self.size // CHUNK_BYTES)
 
     def block_bytes(self, index: int) -> int:
-        """Returns the size of a chunk with its hash."""
+        """Returns the size of a chunk with its hash, in bytes."""
         return min(BLOCK_BYTES, HASH_BYTES + self.size - index * CHUNK_BYTES)
 
 
 def split(position: int, body: Buffer) -> list[bytes]:
-    """Returns a body's chunks, each behind its hash."""
+    """Returns a body's chunks, each preceded by its hash."""
     view = memoryview(body)
     starts = range(0, len(view), CHUNK_BYTES)
     pieces = [bytes(view[start : start + CHUNK_BYTES]) for start in starts]
@@ -74,8 +72,8 @@ def split(position: int, body: Buffer) -> list[bytes]:
 
 
 def is_sound(header: SnapshotHeader, index: int, block: bytes) -> bool:
-    """Returns True if this is a chunk of a snapshot at that position, with that index; the root says whether of *this*
-    one."""
+    """Returns True if the block is a chunk of some snapshot at that position, with that index. Only the root shows
+    whether it belongs to this one."""
     return len(block) == header.block_bytes(index) and block[:HASH_BYTES] == _hash(
         header.position, index, block[HASH_BYTES:]
     )
@@ -86,8 +84,7 @@ def root_of(blocks: Sequence[bytes]) -> bytes:
 
 
 def damaged_chunks(header: SnapshotHeader, blocks: Sequence[bytes]) -> tuple[int, ...]:
-    """Returns the indices of damaged chunks. If each is sound by itself, but all together are another snapshot, then
-    all are."""
+    """Returns the indices of damaged chunks; all of them if each is sound, but they do not have the header's root."""
     assert len(blocks) == header.chunk_count
     bad = tuple(index for index, block in enumerate(blocks) if not is_sound(header, index, block))
     # Each chunk proves its position and index, not which image it is of. Two replicas that differed would have chunks
@@ -99,7 +96,7 @@ def damaged_chunks(header: SnapshotHeader, blocks: Sequence[bytes]) -> tuple[int
 
 
 def join(blocks: Iterable[bytes]) -> bytes:
-    """Returns the body of sound blocks."""
+    """Returns the body of sound blocks, without their hashes."""
     return b"".join(memoryview(block)[HASH_BYTES:] for block in blocks)
 
 
@@ -109,7 +106,7 @@ def encode_header(header: SnapshotHeader) -> bytes:
 
 
 def decode_header(raw: bytes) -> SnapshotHeader | None:
-    """Decodes a header; None if it is not what was written."""
+    """Decodes a header; None if it is damaged."""
     if len(raw) < HASH_BYTES + _HEAD.size or raw[:HASH_BYTES] != xxh3_128_digest(raw[HASH_BYTES:]):
         return None
     magic, version, position, size, root, length = _HEAD.unpack_from(raw, HASH_BYTES)
