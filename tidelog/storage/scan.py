@@ -48,17 +48,17 @@ class BadEnd:
     Paxos position and number in its row."""
 
     kept_below: int
-    """A batch of a lower Paxos position is kept, if its row is sound: other replicas can say what belongs there, and
-    whether it was acknowledged. Any other ends the log."""
+    """A damaged batch of a lower Paxos position is kept, if its row is sound: other replicas can say what belongs
+    there, and whether it was acknowledged. Any other ends the log."""
     kept_from_number: int = 0
-    """A batch of a smaller proposal number ends the log as well."""
+    """A damaged batch of a smaller proposal number ends the log as well."""
 
     KEEP: ClassVar[BadEnd]
-    """Keeps every such batch whose row is sound, since other replicas can say what belongs there. One without a sound
-    row ends the log."""
+    """The rule that keeps a damaged batch at the log's end if its row is sound, since other replicas can say what
+    belongs there. One without a sound row ends the log."""
     TRUNCATE: ClassVar[BadEnd]
-    """Ends the log before any such batch, since nobody can say what belongs there: the log has one replica only, or
-    what is acknowledged can be written to it again."""
+    """The rule that ends the log before a damaged batch, since nobody can say what belongs there: the log has one
+    replica only, or what was acknowledged can be written to it again."""
 
     def keeps(self, row: Row) -> bool:
         """Returns True if the batch of this row is to be kept."""

@@ -1,7 +1,7 @@
 """The format of a snapshot on disk and in transfers to other replicas.
 
 A snapshot is a state machine's image at one position of its log. All replicas that hold one of the same position hold
-the same bytes, so a damaged part can be fetched from any other replica, if it is certain that it is the same part. Hence
+the same bytes, so a damaged part can be fetched from any other replica, if it is certainly the same part. Hence
 - the *body* is split into chunks, each a block of 4 KiB: a hash, and 4,080 bytes of the body (the last may be shorter).
   The hash covers the snapshot's position and the chunk's index, too: chunks of different snapshots, or indices, cannot
   be taken for each other.

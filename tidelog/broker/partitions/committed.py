@@ -1,4 +1,4 @@
-"""Reading what is committed out of a log, whoever holds it: the leader's own side and a follower's copy alike."""
+"""Reading committed records from a log, at the leader or from a follower's copy."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tidelog.storage.segment import Damage
 
 LOOKUP_BYTES = 1 << 20
 REPAIR_S_MAX = 1.0
-"""How long a read waits for the repair of what it came for. A repair takes a question to another broker and an fsync;
-whoever is told "damaged" after this time asks again, so nothing is gained by waiting for longer."""
+"""Seconds that a read waits for the repair of the batch it needs. A repair takes a request to another broker and an
+fsync; a reader that gets "damaged" after this time tries again, so a longer wait gains nothing."""
 
 
 class Damageable(Protocol):
-    """A replica here. `watchers` are woken when something is repaired."""
+    """A replica on this broker whose log may be damaged. `watchers` are woken after a repair."""
 
     log: PartitionLog
     watchers: Watchers
@@ -28,8 +28,8 @@ class Damageable(Protocol):
 async def read_when_repaired(
     replica: Damageable, purgatory: Purgatory, offset: int, bytes_max: int, high_watermark: int
 ) -> PassingRead:
-    """`PartitionLog.read_passing` at a damaged offset, once it is repaired, or given up. Raises as that, and
-    `Overloaded`."""
+    """Reads a damaged offset as `PartitionLog.read_passing` does, after waiting up to `REPAIR_S_MAX` until it is
+    repaired or given up. Raises as `read_passing`, and `Overloaded`."""
     log = replica.log
 
     def is_repaired() -> bool:
@@ -42,8 +42,8 @@ async def read_when_repaired(
 
 
 def has_bytes(log: PartitionLog, offset: int, bytes_min: int, high_watermark: int) -> bool:
-    """Returns True if a read at `offset` that waits for `bytes_min` has nothing to wait for; an error is not waited
-    for."""
+    """Returns True if a read at `offset` need not wait for `bytes_min` committed bytes: they are there, or it would
+    raise an error."""
     if offset < log.log_start_offset:
         return True
     if offset >= high_watermark:
@@ -52,7 +52,7 @@ def has_bytes(log: PartitionLog, offset: int, bytes_min: int, high_watermark: in
 
 
 def bytes_from(log: PartitionLog, offset: int, high_watermark: int) -> int:
-    """Returns how many bytes of batches lie between `offset` and the high watermark."""
+    """Returns how many bytes of undamaged batches lie between `offset` and the high watermark."""
     size = 0
     for entry in log.entries(offset) if offset < high_watermark else ():
         if isinstance(entry, Damage) or entry.next_offset > high_watermark:
@@ -74,8 +74,9 @@ def first_since(log: PartitionLog, timestamp_ms: int, high_watermark: int) -> tu
 
 
 def fill_lost_end(log: PartitionLog, leader_epoch: int, now_ms: int) -> None:
-    """Has a log end behind all that was given up, before its broker leads: a replica that never had that, and leads
-    nevertheless, must not give those offsets to records that nobody would be shown. Raises as `PartitionLog.append`."""
+    """Appends batches without records until the log ends behind all offsets that an operator has given up. A replica
+    without those offsets that becomes leader would otherwise give them to new records, which no reader would get.
+    Raises as `PartitionLog.append`."""
     # A batch across the edge of a range would be shown to nobody, and readers would not come past it.
     edges = [edge for lost in log.damage.lost for edge in lost]
     while edges and log.log_end_offset < edges[-1]:

@@ -1,4 +1,4 @@
-"""Deleting a partition's oldest records, as its leader does it: on request, and by the topic's retention."""
+"""Deleting a partition's oldest records at its leader: on request, and by the topic's retention."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidelog.storage.retention import retained_from
 
 
 class Deletable(Protocol):
-    """A partition at its leader."""
+    """The properties of a led partition that deletion needs."""
 
     log: PartitionLog
     config: TopicConfig
@@ -32,7 +32,12 @@ class Deletable(Protocol):
 
 
 async def delete_below(partition: Deletable, offset: int, deadline_s: float) -> None:
-    """See `LedPartition.delete_below`."""
+    """Deletes the committed records below `offset`; returns when any broker that may lead next has deleted them, too.
+    `deadline_s` is in the event loop's time.
+
+    Raises `OffsetOutOfRange` beyond the high watermark, `TimedOutAfterAppend` at the deadline (they may be deleted
+    yet), or as `request_deletion`.
+    """
     if offset > partition.high_watermark:
         raise OffsetOutOfRange(
             f"offset {offset} is beyond the high watermark {partition.high_watermark}; nothing was deleted",
@@ -50,7 +55,7 @@ async def delete_below(partition: Deletable, offset: int, deadline_s: float) -> 
 
 
 async def _changed(watchers: Watchers) -> None:
-    """Returns when readers would look again."""
+    """Returns when the partition's watchers are woken next."""
     changed = asyncio.get_running_loop().create_future()
     watchers.add(changed)
     try:
@@ -60,7 +65,8 @@ async def _changed(watchers: Watchers) -> None:
 
 
 def kept_from(partition: Deletable, now_ms: int) -> int:
-    """Returns the first offset that the topic's retention keeps."""
+    """Returns the first offset that the topic's retention keeps; the log's start if the topic is not cleaned by
+    deletion."""
     if partition.config.cleanup_policy != "delete":
         return partition.log_start_offset
     return retained_from(

@@ -1,7 +1,7 @@
-"""Produce requests on their way into a partition: taken in, held to what they may be, judged, handed out in groups.
+"""Produce requests on their way into a partition: checked, queued, and taken out in groups that are appended together.
 
-A request is held to its topic's bounds when it comes, and judged by what its producer has sent before only when its
-turn comes: the request before it may be by the same producer.
+The topic's limits are checked when a request comes in. Sequence numbers are checked only when the request is taken out:
+the request before it in the queue may be from the same producer.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from tidelog.model.producers import ProducerTable
 
 
 class Intake:
-    """The produce requests of one leadership of one partition, until they are appended."""
+    """The produce requests that wait to be appended to one partition, for one term of its leader."""
 
     def __init__(self, topic: str, clock: Clock, stats: Stats) -> None:
         self._topic = topic
         self._clock = clock
         self._stats = stats
         self.mailbox = Mailbox()
-        """The requests that wait for their turn."""
+        """The queue of requests."""
 
     def put(
         self,
@@ -40,7 +40,7 @@ class Intake:
         expected_end: int | None,
         asker: Asker | None,
     ) -> Proposal:
-        """Takes a request in. Raises `TooLarge`, `InvalidTimestamp`, `UnprocessableBody` or `Overloaded`."""
+        """Queues a produce request. Raises `TooLarge`, `InvalidTimestamp`, `UnprocessableBody` or `Overloaded`."""
         batches, append_time_ms = admit_batches(batches, config, self._clock.wall_ms())
         if idempotency is not None:
             batches = stamp_keyed(batches, *idempotency)
@@ -55,7 +55,8 @@ class Intake:
         return proposal
 
     def take(self, producers: ProducerTable, appended_end: int, bytes_max: int) -> Group:
-        """Hands out the next requests to be appended as one, without those that are refused now: they are answered."""
+        """Takes the next requests from the queue, to be appended together. Those that are expired, out of sequence or
+        not at the expected end offset are answered with an error, and left out."""
         waiting = self.mailbox.take_group(bytes_max)
         now_s, queue = self._clock.monotonic_s(), self._stats.stages.produce_queue
         for proposal in waiting:
@@ -80,14 +81,14 @@ class Intake:
         return True
 
     def close(self, refusal: TidelogError) -> None:
-        """Fails all that wait: surely nothing of them was appended."""
+        """Fails all queued requests with `refusal`: nothing of them was appended."""
         while group := self.mailbox.take_group():
             for proposal in group:
                 proposal.fail(refusal)
 
 
 class Group:
-    """Requests that are appended as one: all of them or none."""
+    """Produce requests that are appended together: all of them or none."""
 
     def __init__(self, topic: str, proposals: list[Proposal], clock: Clock, stats: Stats) -> None:
         self._topic = topic
@@ -96,7 +97,7 @@ class Group:
         self._stats = stats
 
     def assign(self, assign_offsets: Callable[[RecordBatch], RecordBatch]) -> list[RecordBatch]:
-        """Assigns offsets to the batches that repeat none in the log, and returns them."""
+        """Assigns offsets to the batches that are not duplicates, and returns these batches."""
         fresh: list[RecordBatch] = []
         for proposal in self.proposals:
             for batch, verdict in zip(proposal.batches, proposal.verdicts, strict=True):
@@ -110,13 +111,13 @@ class Group:
         return fresh
 
     def refuse(self, error: TidelogError) -> None:
-        """Answers all of them: nothing was appended."""
+        """Fails all requests of the group with `error`: nothing was appended."""
         self._stats.refused_appends += len(self.proposals)
         for proposal in self.proposals:
             proposal.fail(error)
 
     def count(self, fresh: list[RecordBatch]) -> None:
-        """Counts what was appended."""
+        """Adds the appended batches to the broker's statistics."""
         self._stats.append_writes += 1
         self._stats.appended_batches += len(fresh)
         records, size = sum(batch.header.record_count for batch in fresh), sum(batch.header.size for batch in fresh)

@@ -1,11 +1,11 @@
-"""A partition at its leader, whatever its commit protocol: an intake in front, a log behind.
+"""A partition at its leader, with any commit protocol: a queue of produce requests in front, a log behind.
 
-Produce requests queue in the `Intake`; the partition's task takes all that wait as one `Group`, judged by what their
-producers have sent before, assigns offsets by patching the received buffers, and gives the lot to the protocol.
-Deletions are in `deletion`, reads in `LocalCopy`: of what is committed, and nothing else. Nothing here awaits between a
-decision and its effect, so effects happen in the order decided.
+Produce requests queue in the `Intake`; the partition's task takes all that wait as one `Group`, checks their producers'
+sequence numbers, assigns offsets by patching the received buffers, and passes the batches to the commit protocol.
+Deletions are in `deletion`, reads of committed records in `LocalCopy`. Nothing here awaits between a decision and its
+effect, so effects happen in the order decided.
 
-Everything is bounded: the intake by bytes and by requests (503, nothing appended), each wait by its deadline.
+Everything is bounded: the queue by bytes and by requests (503, nothing appended), each wait by its deadline.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from tidelog.storage.partition_log import PartitionLog
 
 
 class LeaderContext(Protocol):
-    """The parts that all led partitions of a broker share."""
+    """The parts of a broker that all partitions led by it share."""
 
     @property
     def clock(self) -> Clock: ...
@@ -59,14 +59,15 @@ class LeaderContext(Protocol):
 
 
 class LedPartition(ABC):
-    """The leader's side of one partition, a `PartitionHandle`. `run` is its task; all else is for the same event loop.
+    """The leader's side of one partition, a `PartitionHandle`. `run` is its task; all methods are for the same event
+    loop.
 
-    Methods that are coroutines only because a handle's are (`read`, `extent`, ...) never give the loop away, but for a
-    read of what is damaged, or is not known yet.
+    Methods that are coroutines only because those of a handle are (`read`, `extent`, ...) return without suspending,
+    except a read that waits for a repair, or for the end of the partition to be known.
     """
 
     group_bytes_max = GROUP_BYTES_MAX
-    """The bytes at most that are appended together, unless a single request has more."""
+    """Maximum bytes that are appended together, unless a single request has more."""
 
     def __init__(
         self,
@@ -94,76 +95,77 @@ class LedPartition(ABC):
         self._lease = context.lease
         self._intake = Intake(topic, context.clock, context.stats)
         self._go_on = asyncio.Event()
-        """Cleared while nothing is appended: another broker is to lead."""
+        """Event that is cleared while appends are held back, because another broker is about to lead."""
         self._go_on.set()
         self._is_closing = False
         self._is_deposed = False
-        """True if the role ended because the metadata say so, and not with the broker."""
+        """True if this broker's leadership ended because the metadata name another leader, not because the broker
+        stops."""
 
     # -- what a commit protocol adds ------------------------------------------------------------------------------
 
     @property
     @abstractmethod
     def high_watermark(self) -> int:
-        """The end of what is committed."""
+        """The offset behind the last committed record."""
 
     @property
     @abstractmethod
     def in_sync(self) -> Sequence[int]:
-        """The brokers that commits count on, this one included."""
+        """Node ids of the brokers that a commit needs or counts, this one included."""
 
     @property
     @abstractmethod
     def replica_lags(self) -> dict[int, int]:
-        """How many records each other replica is behind this log's end, as far as it was heard."""
+        """Number of records that each other replica is behind this log's end, as last reported, by node id."""
 
     @property
     @abstractmethod
     def is_writable(self) -> bool:
-        """False while `acks=all` is refused."""
+        """False while produce requests with `acks=all` are refused."""
 
     @property
     @abstractmethod
     def producers(self) -> ProducerTable:
-        """The producers by whose sequences the next batches are judged."""
+        """The producers' states against which sequence numbers of the next batches are checked."""
 
     @property
     @abstractmethod
     def appended_end(self) -> int:
-        """The end offset of the last batch that was appended here, committed or not; no batch that may yet be committed
-        lies beyond it.
-        """
+        """The end offset of the last appended batch, committed or not; no batch that may yet be committed ends behind
+        it."""
 
     def forget_producers(self, before_ms: int) -> None:
-        """Forgets the producers that have been silent since `before_ms`."""
+        """Forgets the states of producers that have sent nothing since `before_ms`."""
         self.log.producers.expire(before_ms)
         if self.producers is not self.log.producers:
             self.producers.expire(before_ms)
 
     @abstractmethod
     def _require_leading(self, acks: int) -> None:
-        """Raises `LeaderNotAvailable`, or another definite error, if nothing can be appended with these acks now."""
+        """Raises `LeaderNotAvailable`, or another definite error, if nothing can be appended with these `acks` now."""
 
     @abstractmethod
     def _assign_offsets(self, batch: RecordBatch) -> RecordBatch:
-        """Gives a batch the next offsets."""
+        """Assigns the next offsets to a batch."""
 
     @abstractmethod
     def _append_group(self, group: Group) -> None:
-        """Appends the batches of these requests that are no repeats, all or none, and sees to their answers."""
+        """Appends the batches of a group that are not duplicates, all or none, and later answers the requests."""
 
     @abstractmethod
     async def _wait_for_room(self) -> None:
-        """Returns when more may be appended."""
+        """Returns when the protocol has room for more appended batches."""
 
     @abstractmethod
     def on_flushed(self) -> None:
-        """Takes the log writer's report: the log is durable further than before, was repaired, or has gone offline."""
+        """Called by the log writer when the log is durable further than before, was repaired, or has gone offline."""
 
     @abstractmethod
     def request_deletion(self, offset: int) -> None:
-        """Has committed records below `offset` deleted, on all replicas. When they are gone, `log_start_offset` says so
-        of this one, `low_watermark` of all that count, and watchers are woken. Asking again does no harm.
+        """Begins to delete the committed records below `offset` on all replicas. Later `log_start_offset` rises when
+        they are deleted here, `low_watermark` when all replicas that may lead have deleted them; watchers are woken
+        then. May be repeated.
 
         Raises `LeaderNotAvailable`, `Overloaded`, `DiskFull` or `LogOffline`.
         """
@@ -171,17 +173,17 @@ class LedPartition(ABC):
     # -- handing over ---------------------------------------------------------------------------------------------
 
     def hold_back(self) -> None:
-        """Appends nothing more before `go_on`: requests wait in the mailbox, each until its deadline at the latest. If
-        the role ends meanwhile, surely nothing of them was appended."""
+        """Stops appends until `go_on`: requests wait in the queue, each until its deadline at the latest. If the
+        leadership ends meanwhile, surely nothing of them was appended."""
         self._go_on.clear()
 
     def go_on(self) -> None:
-        """Ends `hold_back`."""
+        """Resumes appends after `hold_back`."""
         self._go_on.set()
 
     @property
     def is_settled(self) -> bool:
-        """True if all that was appended here is committed, so that another leader leaves no outcome unknown."""
+        """True if everything appended here is committed, so that a change of the leader leaves no outcome unknown."""
         return self.high_watermark >= self.appended_end
 
     # -- extent ---------------------------------------------------------------------------------------------------
@@ -192,7 +194,8 @@ class LedPartition(ABC):
 
     @property
     def low_watermark(self) -> int:
-        """Returns where whoever leads next begins, or before: what is deleted below stays deleted."""
+        """Returns the offset at or below which every next leader's log begins: records deleted below it stay
+        deleted."""
         return self.log_start_offset
 
     @property
@@ -200,32 +203,33 @@ class LedPartition(ABC):
         return self.log.log_end_offset
 
     async def extent(self) -> Extent:
-        """Returns where the partition begins and ends now. Raises `LeaderNotAvailable` if this broker may
-        lead no more.
-        """
+        """Returns the offsets where the partition begins and ends now. Raises `NotLeader` or `LeaderNotAvailable` if
+        another broker may lead by now."""
         self._require_role()
         return await self._copy.extent()
 
     def require_leading(self) -> None:
-        """Raises `NotLeader` or `LeaderNotAvailable` unless this broker leads for sure, and knows where this ends."""
+        """Raises `NotLeader` or `LeaderNotAvailable` unless this broker surely leads, and knows where the partition
+        ends."""
         self._require_role()
 
     async def wait_for_end(self, deadline_s: float) -> None:
-        """Returns when this leader knows where the partition ends, at the deadline (loop time), or if it never will."""
+        """Returns when this leader knows where the partition ends, at the deadline (loop time), or if it will never
+        know."""
         return  # who copies to others, and leads by the metadata, knows
 
     @property
     def is_readable(self) -> bool:
-        """True until the role ends."""
+        """True until this broker's leadership ends."""
         return not self._is_closing
 
     @property
     def aligned_epoch(self) -> int:
-        """Tells as `Holder.aligned_epoch`: this is the leader's log."""
+        """Returns the leader epoch whose leader's log this one equals or is a prefix of: the leader's own."""
         return self.leader_epoch
 
     def second_copy(self, wanted: Identity) -> bytes | None:
-        """Returns None: a leader has no other copy than its log (see `Holder.second_copy`)."""
+        """Returns None: a leader has no copy of a batch besides its log."""
         return None
 
     # -- produce --------------------------------------------------------------------------------------------------
@@ -240,8 +244,8 @@ class LedPartition(ABC):
         expected_end: int | None = None,
         is_own: bool = False,
     ) -> ProduceReceipt:
-        """Appends for a user; or for a broker, if `is_own`, to the one topic that all brokers write to. Raises, beside
-        what `append` does, `InvalidRequest` if this partition is not for them."""
+        """Appends for a user; with `is_own` for a broker, to the audit topic, which all brokers write to. Raises as
+        `append`, and `InvalidRequest` if users may not write to this topic."""
         if not (is_own and self.topic == AUDIT_TOPIC):
             self._require_users("written to; nothing was appended")
         return await self.append(
@@ -261,11 +265,11 @@ class LedPartition(ABC):
         idempotency: tuple[ProducerId, int] | None = None,
         expected_end: int | None = None,
     ) -> ProduceReceipt:
-        """Appends sound batches, contiguously and all or none, and waits as `acks` says (-1 all, 1 leader, 0 not).
+        """Appends valid batches, contiguously and all or none, and waits as `acks` says (-1 all, 1 leader, 0 not).
 
         The batches' buffers are patched in place. `idempotency` is the producer id made from an idempotency key and the
         content's fingerprint. With `expected_end` they are appended directly behind the batch that ends there, or not
-        at all; a repeat of what is in the log is answered as ever. `deadline_s` is in the event loop's time.
+        at all; a duplicate is answered as always. `deadline_s` is in the event loop's time.
 
         Raises definite errors (`TooLarge`, `InvalidTimestamp`, `OutOfOrderSequence`, `ProducerFenced`,
         `IdempotencyKeyReused`, `EndOffsetMoved`, `LeaderNotAvailable`, `NotLeader`, `Overloaded`, `DiskFull`,
@@ -288,18 +292,20 @@ class LedPartition(ABC):
     def produce_nowait(
         self, batches: list[RecordBatch], *, acks: int, deadline_s: float, asker: Asker | None
     ) -> Proposal:
-        """Takes a request in, as `produce` does, for callers that await nothing: `asker` is told later what became of
-        it. At `deadline_s` somebody has to call `Proposal.expire`. Requests are judged in the order of these calls.
-        Raises the definite errors of `produce` that are known already."""
+        """Queues a produce request without waiting for its result, which is later passed to `asker`. The caller has to
+        call `Proposal.expire` at `deadline_s`. Requests are appended in the order of these calls.
+
+        Raises the definite errors of `append` that are known already.
+        """
         self._require_users("written to; nothing was appended")
         return self._submit(batches, acks, deadline_s, asker)
 
     def has_room(self, size: int) -> bool:
-        """Returns True if a request of so many bytes would not be refused for want of room. See `when_room`."""
+        """Returns True if a produce request of `size` bytes would not be refused because the queue is full."""
         return self._intake.mailbox.has_room(size)
 
     def when_room(self, call: Callable[[], None]) -> None:
-        """Calls `call` once, when there is more room than now, or when the role ends."""
+        """Calls `call` once, when the queue has more room than now, or when this broker's leadership ends."""
         self._intake.mailbox.when_room(call)
 
     def _submit(
@@ -318,14 +324,15 @@ class LedPartition(ABC):
         return self._intake.put(batches, self.config, acks, deadline_s, idempotency, expected_end, asker)
 
     def _end_role(self, *, is_deposed: bool) -> None:
-        """Takes no more requests, and fails those in the mailbox. The first call says why."""
+        """Ends this broker's leadership: refuses further requests, and fails the queued ones. Only the first call sets
+        `is_deposed`."""
         if not self._is_closing:
             self._is_deposed = is_deposed
         self._is_closing = True
         self._intake.close(self._refusal())
 
     def _require_role(self) -> None:
-        """Raises `NotLeader` if another broker leads since, and `LeaderNotAvailable` if one may."""
+        """Raises `NotLeader` if another broker leads now, and `LeaderNotAvailable` if another may lead."""
         if self._is_deposed:
             raise NotLeader(f"another broker leads partition {self.topic}-{self.partition} now; ask that one")
         self._lease.require()
@@ -336,12 +343,12 @@ class LedPartition(ABC):
         return ShuttingDown("this broker is stopping; nothing was appended")
 
     async def fingerprint_of(self, producer_id: ProducerId) -> int | None:
-        """Returns the fingerprint of what came under an idempotency key, by the id made from it; None if nothing
-        did."""
+        """Returns the content fingerprint of the request that came with an idempotency key, by the producer id made
+        from the key; None if there was none."""
         return self.producers.first_sequence(producer_id)
 
     async def run(self) -> None:
-        """The partition's task: appends whatever is in the mailbox, until cancelled."""
+        """Appends the queued requests, group by group, until cancelled: the partition's task."""
         intake, mailbox = self._intake, self._intake.mailbox
         while True:
             await mailbox.wait_for_mail()
@@ -351,7 +358,8 @@ class LedPartition(ABC):
                 await asyncio.sleep(0)
 
     async def _wait_for_turn(self) -> None:
-        """Returns when more may be appended; nothing else happens before the caller goes on."""
+        """Returns when more may be appended: the protocol has room, and appends are not held back. No other task runs
+        before the caller continues."""
         await self._wait_for_room()
         while not self._go_on.is_set():
             await self._go_on.wait()
@@ -367,23 +375,23 @@ class LedPartition(ABC):
     # -- deletion -------------------------------------------------------------------------------------------------
 
     async def delete_records(self, offset: int, *, deadline_s: float) -> None:
-        """Deletes for a user, as `delete_below` (Kafka's DeleteRecords). Raises, beside what that does,
-        `InvalidRequest` if this partition is not for users."""
+        """Deletes the committed records below `offset` for a user (Kafka's DeleteRecords). Raises as `delete_below`,
+        and `InvalidRequest` if users may not write to this topic."""
         self._require_users("deleted from; nothing was deleted")
         await self.delete_below(offset, deadline_s=deadline_s)
 
     async def delete_below(self, offset: int, *, deadline_s: float) -> None:
-        """Deletes the committed records below `offset`; returns when whoever may lead next begins there, or later.
-        `deadline_s` is in the event loop's time.
+        """Deletes the committed records below `offset`; returns when the log of any broker that may lead next begins at
+        `offset` or later. `deadline_s` is in the event loop's time.
 
-        Raises `OffsetOutOfRange` beyond the high watermark, else as `request_deletion`; and `TimedOutAfterAppend`: they
-        may be deleted yet.
+        Raises `LeaderNotAvailable` if another broker may lead, `OffsetOutOfRange` beyond the high watermark,
+        `TimedOutAfterAppend` at the deadline (they may be deleted yet), or as `request_deletion`.
         """
         self._lease.require()
         await delete_below(self, offset, deadline_s)
 
     def apply_retention(self, now_ms: int) -> None:
-        """Has the segments deleted that the topic's retention keeps no longer. Raises as `request_deletion`."""
+        """Begins to delete the segments that the topic's retention no longer keeps. Raises as `request_deletion`."""
         keep_from = kept_from(self, now_ms)
         if keep_from > self.log_start_offset:
             self.request_deletion(keep_from)
@@ -391,29 +399,30 @@ class LedPartition(ABC):
     # -- read -----------------------------------------------------------------------------------------------------
 
     async def read(self, offset: int, *, bytes_max: int) -> FetchedBatches:
-        """Reads committed batches, as `LocalCopy.read` does. Raises `LeaderNotAvailable` if another broker may lead by
-        now.
-        """
+        """Reads committed batches, as `LocalCopy.read` does. Raises also `NotLeader` or `LeaderNotAvailable` if another
+        broker may lead by now."""
         self._require_role()
         fetched = await self._copy.read(offset, bytes_max=bytes_max)
         self._lease.require()
         return fetched
 
     def read_nowait(self, offset: int, *, bytes_max: int) -> FetchedBatches:
-        """Reads as `LocalCopy.read_nowait`. Raises `LeaderNotAvailable` if another may lead by now."""
+        """Reads committed batches without waiting, as `LocalCopy.read_nowait` does. Raises also `NotLeader` or
+        `LeaderNotAvailable` if another broker may lead by now."""
         self._require_role()
         fetched = self._copy.read_nowait(offset, bytes_max=bytes_max)
         self._lease.require()
         return fetched
 
     def bytes_ready(self, offset: int, bytes_max: int) -> int:
-        """Returns as `LocalCopy.bytes_ready`."""
+        """Returns how many committed bytes a read at `offset` would find, up to `bytes_max`; `bytes_max` if it would
+        raise an error."""
         return self._copy.bytes_ready(offset, bytes_max)
 
     def end_of_epoch(self, leader_epoch: int) -> tuple[int, int]:
-        """Returns the newest epoch up to `leader_epoch` that has written here, and where its batches end, or the next
-        epoch's begin (Kafka: OffsetForLeaderEpoch); (-1, -1) if none has. Raises `LeaderNotAvailable` if another may
-        lead by now, or if this broker does not know yet where the partition ends."""
+        """Returns the newest leader epoch up to `leader_epoch` in this log, and its end offset (Kafka's
+        OffsetForLeaderEpoch); (-1, -1) if there is none. Raises `NotLeader` or `LeaderNotAvailable` if another broker
+        may lead by now, or if this one does not know yet where the partition ends."""
         self._require_role()
         lineage = self.log.lineage
         if leader_epoch >= self.leader_epoch:
@@ -425,26 +434,29 @@ class LedPartition(ABC):
         return epochs[-1], ends[0] if ends else self.log_end_offset
 
     async def wait_for_data(self, offset: int, *, bytes_min: int, deadline_s: float) -> None:
-        """Waits for data, as `LocalCopy.wait_for_data` does."""
+        """Returns when `bytes_min` committed bytes lie behind `offset`, or at the deadline (event loop time). Raises
+        `Overloaded` if too many reads wait already."""
         await self._copy.wait_for_data(offset, bytes_min=bytes_min, deadline_s=deadline_s)
 
     async def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
-        """Returns the first record of that time or later, as `LocalCopy.offset_for_timestamp` does. Raises
-        `LeaderNotAvailable` if another broker may lead by now.
+        """Returns (offset, timestamp) of the first committed record of that timestamp (ms) or later; None if there is
+        none.
+
+        Raises `DamagedBatch`, and `NotLeader` or `LeaderNotAvailable` if another broker may lead by now.
         """
         self._require_role()
         return await self._copy.offset_for_timestamp(timestamp_ms)
 
     async def newest_record(self) -> tuple[int, int] | None:
         """Returns (offset, timestamp) of the committed record with the highest timestamp, the first of several; None if
-        there is none, or while one that is newer than all others in its segment is not committed. Raises as
+        there is none, or if the highest timestamp in the log is of a record that is not committed. Raises as
         `offset_for_timestamp`."""
         newest = max((segment.max_timestamp for segment in self.log.segments), default=-1)
         return await self.offset_for_timestamp(newest) if newest >= 0 else None
 
 
 class Awaiting:
-    """An `Asker` that is a coroutine."""
+    """An `Asker` that resolves a future, for a coroutine that awaits the result of its produce request."""
 
     __slots__ = ("_done",)
 
@@ -453,11 +465,11 @@ class Awaiting:
 
     @property
     def is_gone(self) -> bool:
-        """True from the very moment it is cancelled."""
+        """True once the future is resolved or cancelled."""
         return self._done.done()
 
     def hear(self, outcome: ProduceReceipt | TidelogError) -> None:
-        """Has it go on."""
+        """Resolves the future with the receipt or the error."""
         if isinstance(outcome, TidelogError):
             self._done.set_exception(outcome)
         else:

@@ -1,10 +1,10 @@
-"""A broker's own copy of a partition as readers see it (KIP-392): committed records, up to where it knows so.
+"""A broker's own copy of a partition for readers (KIP-392): committed records, as far as this broker knows them.
 
-A follower's high watermark is a little behind the leader's, so a copy may show less than the leader does, but never
-what the leader would not. An offset past the copy's end is out of range here, even if the leader has it already; and
-where a log is offline, nobody knows what should follow its end: a read there is refused. A broker that leads, or led
-until it was isolated, may be read in the same way: nothing is said of being up to date. A copy that was lost and is
-being filled again lacks what others still have: to readers that take any copy it is none where it ends.
+A follower's high watermark is a little behind the leader's, so a copy may return less than the leader, but never more.
+An offset past the copy's end is out of range here, even if the leader has it already; where a log is offline, nobody
+knows what should follow its end, so a read there is refused. A broker that leads, or led until it was isolated, can be
+read in the same way, without a guarantee that the data is up to date. A copy that was lost and is being filled again
+lacks records that other replicas have: a read at its end is refused.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tidelog.storage.partition_log import PartitionLog
 
 
 class Replica(Protocol):
-    """A broker's replica of a partition, in whatever role. `watchers` are woken when more is committed here."""
+    """A broker's replica of a partition, leading or following. `watchers` are woken when more is committed here."""
 
     topic: str
     partition_id: PartitionId
@@ -40,16 +40,17 @@ class Replica(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LocalCopy:
-    """A `ReadHandle` for a partition that this broker holds."""
+    """A `ReadHandle` for a partition of which this broker has a replica."""
 
     replica: Replica
     node_id: int
     purgatory: Purgatory
     stats: Stats
     is_leading: bool = False
-    """Nothing is committed behind the end of this log, even if it is offline."""
+    """True at the leader: nothing is committed behind the end of this log, so a read there is answered even if it is
+    offline."""
     is_filling: bool = False
-    """A read where this copy ends is refused."""
+    """True while a lost copy is being filled again: a read at its end is refused."""
 
     @property
     def topic(self) -> str:
@@ -64,13 +65,13 @@ class LocalCopy:
         return self.replica.partition_id.partition
 
     async def read(self, offset: int, *, bytes_max: int) -> FetchedBatches:
-        """Committed batches from the one that holds `offset`: at most `bytes_max`, but at least one if there is one.
+        """Returns committed batches from the one that holds `offset`: at most `bytes_max`, but at least one if there is
+        one.
 
-        Waits a little if that batch is damaged on this disk: another replica's copy may soon be in its place.
-
-        Raises `OffsetOutOfRange`, `LeaderNotAvailable` if the role here is ending, or where a copy ends that is being
-        filled, `LogOffline` where one ends that gets no more, or `DamagedBatch` if the batch that holds `offset` is
-        damaged still.
+        Waits up to `REPAIR_S_MAX` if that batch is damaged on this disk, for a repair from another replica's copy.
+        Raises `OffsetOutOfRange`; `LeaderNotAvailable` if the replica is not readable now, or at the end of a copy that
+        is being filled; `LogOffline` at the end of a follower's log that is offline; or `DamagedBatch` if the batch is
+        still damaged.
         """
         try:
             return self.read_nowait(offset, bytes_max=bytes_max)
@@ -80,7 +81,7 @@ class LocalCopy:
             return self._fetched(offset, read, high_watermark)
 
     def read_nowait(self, offset: int, *, bytes_max: int) -> FetchedBatches:
-        """Reads as `read`, without a wait: not for a repair either. Raises as `read`."""
+        """Returns committed batches as `read` does, without waiting for a repair. Raises as `read`."""
         log = self._log()
         if offset >= self.replica.high_watermark and not self.is_leading:
             log.require_online()
@@ -97,7 +98,7 @@ class LocalCopy:
         return self._fetched(offset, read, high_watermark)
 
     def _fetched(self, offset: int, passing: PassingRead, high_watermark: int) -> FetchedBatches:
-        """Returns what was read, counted."""
+        """Returns the batches that were read with the copy's offsets, and counts them."""
         (read, lost), log = passing, self.replica.log
         if read.data:
             self._count(read.next_offset - offset, len(read.data), lost)
@@ -113,7 +114,7 @@ class LocalCopy:
         )
 
     def _count(self, offsets: int, size: int, lost: tuple[int, int] | None) -> None:
-        """Counts a read that has passed so many offsets. Each is a record, but for those that were given up."""
+        """Counts a read that has advanced by this many offsets. Each is a record, but for those that were given up."""
         if lost is not None:
             offsets -= lost[1] - lost[0]
         self.stats.read_bytes += size
@@ -122,7 +123,8 @@ class LocalCopy:
         traffic.out_bytes += size
 
     def bytes_ready(self, offset: int, bytes_max: int) -> int:
-        """Returns how much a read at `offset` would find, up to `bytes_max`; that much, too, if it would raise."""
+        """Returns how many committed bytes a read at `offset` would find, up to `bytes_max`; `bytes_max` if it would
+        raise an error."""
         replica = self.replica
         try:
             if not replica.is_readable or has_bytes(replica.log, offset, bytes_max, replica.high_watermark):
@@ -132,9 +134,10 @@ class LocalCopy:
         return bytes_from(replica.log, offset, replica.high_watermark)
 
     async def wait_for_data(self, offset: int, *, bytes_min: int, deadline_s: float) -> None:
-        """Returns when `bytes_min` committed bytes lie behind `offset`, or at the deadline (event loop time).
+        """Returns when `bytes_min` committed bytes lie behind `offset`, or a read would raise an error, or at the
+        deadline (event loop time).
 
-        Raises as `read`, and `Overloaded` if too many reads wait already.
+        Raises `Overloaded` if too many reads wait already.
         """
         await self.purgatory.wait([self.replica.watchers], lambda: self._has_bytes(offset, bytes_min), deadline_s)
 
@@ -143,7 +146,8 @@ class LocalCopy:
         return not replica.is_readable or has_bytes(replica.log, offset, bytes_min, replica.high_watermark)
 
     async def extent(self) -> Extent:
-        """Returns where the copy begins and ends now."""
+        """Returns the offsets where the copy begins and ends now. Raises `LeaderNotAvailable` if it is not readable
+        now."""
         log = self._log()
         replica = self.replica
         return Extent(
@@ -151,8 +155,8 @@ class LocalCopy:
         )
 
     async def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
-        """Returns (offset, timestamp) of the first committed record of that timestamp or later. Raises
-        `DamagedBatch`."""
+        """Returns (offset, timestamp) of the first committed record of that timestamp (ms) or later; None if there is
+        none. Raises `DamagedBatch`, or `LeaderNotAvailable` if the copy is not readable now."""
         return first_since(self._log(), timestamp_ms, self.replica.high_watermark)
 
     def _require_filled(self) -> None:

@@ -1,9 +1,8 @@
-"""A partition's mailbox: produce requests that wait for its task, bounded, handed out in groups.
+"""A partition's queue of produce requests (`Mailbox`), bounded, from which they are taken in groups.
 
-A group is what one gathered write appends. Producers may come in it again and again, as they do who send several
-requests without waiting, as long as each goes on where the one before ends. It ends where one does not, because such a
-batch can only be judged when the one before it is in the log; and before and after a request that expects the log to
-end at a certain offset, for the same reason.
+A group is appended with one write. A producer may have several requests in it, if each continues the sequence numbers
+of the one before. A request that does not continue them begins the next group, because it can be checked only when the
+one before is in the log. So does a request that expects the log to end at a certain offset, and the one after it.
 """
 
 from __future__ import annotations
@@ -17,14 +16,15 @@ from tidelog.model.errors import Overloaded
 from tidelog.model.producers import SEQUENCES
 
 BYTES_MAX = 8 << 20
-"""The bytes at most that wait; a single request is always taken, however large."""
+"""Maximum bytes of waiting requests; a single request is always accepted, however large."""
 PROPOSALS_MAX = 1_000
 GROUP_BYTES_MAX = 8 << 20
-"""So that one write does not stall the loop for long."""
+"""Maximum bytes of one group, unless a single request has more, so that one write does not block the event loop for
+long."""
 
 
 class Mailbox:
-    """Produce requests in the order in which they came, bounded by bytes and by number."""
+    """A queue of produce requests, in the order of arrival, bounded by bytes and by number."""
 
     def __init__(self) -> None:
         self._proposals: deque[Proposal] = deque()
@@ -36,7 +36,7 @@ class Mailbox:
         return len(self._proposals)
 
     def put(self, proposal: Proposal) -> None:
-        """Takes a request in. Raises `Overloaded` if too much is waiting."""
+        """Adds a request. Raises `Overloaded` if too much is waiting."""
         size = proposal.size
         if not self.has_room(size):
             raise Overloaded(f"{len(self._proposals)} requests are waiting for this partition; try again later")
@@ -45,21 +45,21 @@ class Mailbox:
         self._wake.set()
 
     def has_room(self, size: int) -> bool:
-        """Returns True if a request of so many bytes would be taken in now."""
+        """Returns True if a request of `size` bytes would be accepted now."""
         is_full = self._bytes + size > BYTES_MAX or len(self._proposals) >= PROPOSALS_MAX
         return not is_full or not self._proposals
 
     def when_room(self, call: Callable[[], None]) -> None:
-        """Calls `call` once, when something was taken out."""
+        """Calls `call` once, when requests are next taken out."""
         self._wanting_room.append(call)
 
     async def wait_for_mail(self) -> None:
-        """Waits until something was put in since the last call."""
+        """Returns when a request was added since the last call."""
         await self._wake.wait()
         self._wake.clear()
 
     def take_group(self, bytes_max: int = GROUP_BYTES_MAX) -> list[Proposal]:
-        """Takes out the next requests to be appended by one write; none if nothing waits."""
+        """Takes out the next requests to be appended with one write; none if nothing waits."""
         group: list[Proposal] = []
         producers: Ahead = {}
         gathered = 0
@@ -81,8 +81,8 @@ class Mailbox:
 
 
 def _follows(proposal: Proposal, producers: Ahead) -> bool:
-    """Returns False if a producer of the group comes again, and does not go on where it was; else notes what it sent.
-    Within one request that is for `Proposal.judge` to say."""
+    """Returns False if a producer of the group has another request that does not continue its sequence numbers; else
+    adds the request's batches to `producers`. Order within one request is checked by `Proposal.judge`."""
     sent: Ahead = {}
     for batch in proposal.batches:
         header = batch.header

@@ -1,8 +1,8 @@
-"""Logs on their way open: which are asked for, and the task that has them opened, some at a time, on the disk threads.
+"""Logs that are being opened: the queue of partitions, and the task that opens a few at a time on the disk threads.
 
-A broker that is given thousands of partitions, or starts with them, goes on with all else meanwhile: heartbeats, and
-the partitions that are open. Between two groups the disk threads do what others wait for, fsyncs above all. A partition
-that somebody waits for is opened before the others. New logs are made in larger groups (`new_logs`), then opened like
+A broker that is assigned thousands of partitions, or starts with them, does everything else meanwhile: heartbeats, and
+the partitions that are open. Between two groups the disk threads do other work, fsyncs above all. A partition
+that a request waits for is opened before the others. New logs are made in larger groups (`new_logs`), then opened like
 any other.
 """
 
@@ -29,16 +29,16 @@ from tidelog.storage.new_logs import NewLog
 from tidelog.storage.partition_log import PartitionLog
 
 AT_ONCE: Final = 8
-"""Logs that are opened together. Whoever waits for an fsync waits for so many at most."""
+"""Logs that are opened together. An fsync waits at most for this many."""
 IN_PARALLEL: Final = 2
-"""Disk threads that open them. More would wait for the interpreter, not for the disk: a log takes some hundred lines of
+"""Disk threads that open logs. More would wait for the interpreter, not for the disk: a log takes some hundred lines of
 Python for each fsync."""
 MADE_AT_ONCE: Final = 64
-"""New logs that share the fsyncs of their topics' directories."""
+"""New logs that are made together, and share the fsyncs of their topics' directories."""
 
 
 class OpenedFiles(Protocol):
-    """A log that was opened, alone or together with other files of its replica."""
+    """An opened log, alone or together with other files of its replica."""
 
     @property
     def log(self) -> PartitionLog:
@@ -50,28 +50,28 @@ class OpenedFiles(Protocol):
 
     @property
     def is_offline(self) -> bool:
-        """True if one of the files cannot be written to, and the replica must not begin."""
+        """True if one of the files cannot be written to, so that the replica must not take part."""
 
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """A replica's log that is to be opened, or made."""
+    """A replica's log that is to be opened, or made and opened."""
 
     partition_id: PartitionId
     topic: str
     since: int
-    """Since when, by the metadata, the broker is to hold it."""
+    """Metadata log position since which this broker is assigned the replica."""
     open: Callable[[LogOpener, int], OpenedFiles]
-    """Opens the files, given the time (wall, ms). Blocking. Raises `OSError`, `TidelogError`."""
+    """Function that opens the files, given the wall time in ms. Blocking. Raises `OSError`, `TidelogError`."""
     new: NewLog | None = None
-    """Is made first, together with others, unless there is one; None for a log that was made long ago."""
+    """New log to be made first, if it does not exist; None for a log that must exist."""
 
 
 Outcome = OpenedFiles | OSError | TidelogError
 
 
 class Openings:
-    """The openings of one broker. `run` is its task; `close` ends it."""
+    """The logs that one broker is opening. `run` is the task; `close` ends it."""
 
     def __init__(
         self,
@@ -80,9 +80,10 @@ class Openings:
         log_writer: LogWriter,
         ended: Callable[[Opening, LogOpener, Outcome], None],
     ) -> None:
-        """`ended` is called with each opening that came to its end, and what was opened, which nobody else has yet."""
+        """`ended` is called after each opening, with the opener that holds the opened files, and with the files or an
+        error."""
         self.progress = Watchers()
-        """Woken when openings have ended."""
+        """Watchers that are woken when openings have ended."""
         self._manager = manager
         self._clock = clock
         self._log_writer = log_writer
@@ -91,7 +92,7 @@ class Openings:
         self._hurried: dict[PartitionId, None] = {}
         self._under_way: dict[PartitionId, Opening] = {}
         self._since: Counter[int] = Counter()
-        """How many of both were asked for since each position."""
+        """Number of queued and running openings by their `since`."""
         self._wake = asyncio.Event()
         self._is_closed = False
 
@@ -100,15 +101,15 @@ class Openings:
 
     @property
     def asked(self) -> list[PartitionId]:
-        """The partitions whose opening has not ended."""
+        """The partitions whose opening is queued or under way."""
         return [*self._under_way, *self._queue]
 
     def first_since(self, held_position: int) -> int | None:
-        """Returns the earliest `since` from this position on; None if there is none."""
+        """Returns the lowest `since` of all openings that is at least `held_position`; None if there is none."""
         return min((since for since in self._since if since >= held_position), default=None)
 
     def ask(self, opening: Opening) -> None:
-        """Asks for a log, or asks otherwise than before. One whose opening is under way is opened as it was asked."""
+        """Queues an opening, or replaces the partition's queued one. Does nothing if one is under way."""
         if opening.partition_id in self._under_way:
             return
         self._forget(self._queue.get(opening.partition_id))
@@ -117,12 +118,12 @@ class Openings:
         self._wake.set()
 
     def hurry(self, partition_id: PartitionId) -> None:
-        """Opens this one before others, since somebody waits for it."""
+        """Moves a queued partition before others, since a request waits for it."""
         if partition_id in self._queue:
             self._hurried[partition_id] = None
 
     async def withdraw(self, partition_ids: Collection[PartitionId]) -> None:
-        """Takes back what was asked. When this returns, none of them is under way any more."""
+        """Removes partitions from the queue; returns when none of them is being opened any more."""
         for partition_id in partition_ids:
             self._forget(self._queue.pop(partition_id, None))
             self._hurried.pop(partition_id, None)
@@ -130,7 +131,7 @@ class Openings:
             await self.progress.wait()
 
     async def run(self) -> None:
-        """Has logs opened until cancelled, which `close` must come before."""
+        """Opens queued logs until cancelled; `close` has to be called before that."""
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -138,7 +139,7 @@ class Openings:
                 await self._open_some()
 
     async def close(self) -> None:
-        """Begins nothing more; returns when nothing is under way."""
+        """Begins no more openings; returns when none is under way."""
         self._is_closed = True
         await self.withdraw(self.asked)
 
@@ -153,7 +154,7 @@ class Openings:
                 self._end(partition_id)
 
     async def _open(self, group: Sequence[Opening], error: OSError | None) -> None:
-        """Opens logs together. `error` is why new ones could not be made."""
+        """Opens a group of logs. `error` is why new logs could not be made, or None."""
         now_ms = self._clock.wall_ms()
         parts = [part for first in range(IN_PARALLEL) if (part := group[first::IN_PARALLEL])]
         calls = [partial(_attempt_all, part, self._manager.apart, now_ms, error) for part in parts]
@@ -168,7 +169,8 @@ class Openings:
         self.progress.wake_all()
 
     async def _make(self, group: Sequence[Opening]) -> OSError | None:
-        """Makes new logs. What hinders a single one is found again when it is opened; returns what hinders all."""
+        """Makes the new logs of a group. Returns the error that stopped all of them, or None; an error of a single log
+        is found again when it is opened."""
         names = [opening.partition_id for opening in group]
         if not names:
             return None
@@ -186,7 +188,8 @@ class Openings:
         return None
 
     def _take(self) -> list[Opening]:
-        """Takes the next few: those that somebody waits for first, and more of them while they are new."""
+        """Takes the next group from the queue: partitions that requests wait for first; more of them if they
+        are new."""
         names: list[PartitionId] = []
         for partition_id in dict.fromkeys((*self._hurried, *islice(self._queue, MADE_AT_ONCE))):
             opening = self._queue[partition_id]
@@ -211,7 +214,7 @@ def _in_parts(group: Sequence[Opening]) -> Iterator[Sequence[Opening]]:
 
 
 def _prepare(manager: LogManager, opening: Opening) -> bool:
-    """Makes a new log's files, on a disk thread. Returns False if it cannot be done."""
+    """Makes a new log's files, on a disk thread. Returns False if an error prevents it."""
     assert opening.new is not None
     try:
         return manager.prepare(opening.new)
@@ -222,12 +225,14 @@ def _prepare(manager: LogManager, opening: Opening) -> bool:
 def _attempt_all(
     group: Sequence[Opening], opener: Callable[[], LogOpener], now_ms: int, not_made: OSError | None
 ) -> list[tuple[LogOpener, Outcome]]:
-    """Opens logs, on a disk thread. Each gets an opener of its own, so that one that fails leaves the others alone."""
+    """Opens logs, on a disk thread. Each gets an opener of its own, so that an error of one does not affect the
+    others."""
     return [_attempt(opening, opener(), now_ms, not_made) for opening in group]
 
 
 def _attempt(opening: Opening, opener: LogOpener, now_ms: int, not_made: OSError | None) -> tuple[LogOpener, Outcome]:
-    """Opens one log, on a disk thread; `not_made` is why new ones could not be made."""
+    """Opens one log, on a disk thread; returns the files or the error. `not_made` is why new logs could not be made, or
+    None."""
     if opening.new is not None and not_made is not None:
         return opener, not_made
     try:

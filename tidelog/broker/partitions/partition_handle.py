@@ -1,9 +1,8 @@
-"""A partition as listeners see it, whoever leads it: one asynchronous interface, two implementations.
+"""The interface through which listeners use a partition, whichever broker leads it. It has two implementations.
 
-`broker.partitions.led_partition.LedPartition` is the leader's own side; its methods answer without giving the event
-loop away unless they have to wait. `broker.routing.remote_partition.RemotePartition` asks the leader over the peer
-connection. A handle is good for one request: who leads a partition may change, and the next request asks the broker for
-a handle again.
+`broker.partitions.led_partition.LedPartition` is the leader's own side; its methods return without suspending
+unless they have to wait. `broker.routing.remote_partition.RemotePartition` sends requests to the leader over the peer
+connection. A handle is for one request: the leader may change, and for the next request a new handle is obtained.
 """
 
 from __future__ import annotations
@@ -20,19 +19,19 @@ from tidelog.model.ports import Buffer
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """The offsets where a partition begins and ends at one moment, and the broker that says so."""
+    """The offsets where a partition begins and ends at one moment, with the leader epoch and the answering broker."""
 
     log_start_offset: int
     high_watermark: int
     log_end_offset: int
     leader_epoch: int
     leader: int
-    """Node id of the broker that answered; of a copy, the one that holds it."""
+    """Node id of the broker that answered; for a copy, of the broker that holds it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Offsets:
-    """An extent, and offset and timestamp (ms) of the record that was looked for, if there is one."""
+    """An extent, and (offset, timestamp in ms) of the record that was searched for, if there is one."""
 
     extent: Extent
     record: tuple[int, int] | None = None
@@ -40,11 +39,11 @@ class Offsets:
 
 @dataclass(frozen=True, slots=True)
 class FetchedBatches:
-    """Committed batches, whole; the first may begin before the offset that was asked for."""
+    """Complete committed batches; the first may begin before the requested offset."""
 
     data: Buffer
     next_offset: int
-    """The offset to read on at."""
+    """Offset at which the next read has to begin."""
     log_start_offset: int
     high_watermark: int
     log_end_offset: int
@@ -52,14 +51,14 @@ class FetchedBatches:
     replica: int
     """Node id of the broker whose copy was read."""
     lost: tuple[tuple[int, int], ...] = ()
-    """Offsets [start, end) that were given up, and that this read has passed."""
+    """Offsets [start, end) that an operator has given up, and that this read has skipped."""
 
 
 class ReadHandle(Protocol):
-    """The readable side of a partition: at its leader, or from a copy.
+    """Reads of a partition, at its leader or from a copy.
 
-    Every method may raise, beside what it says, the definite `LeaderNotAvailable`: nobody could be asked in time.
-    Deadlines are in the event loop's time.
+    Every method may also raise the definite `LeaderNotAvailable`: no broker could be asked in time. Deadlines are in
+    the event loop's time.
     """
 
     @property
@@ -72,7 +71,8 @@ class ReadHandle(Protocol):
     def partition(self) -> int: ...
 
     async def read(self, offset: int, *, bytes_max: int) -> FetchedBatches:
-        """Committed batches from the one that holds `offset`: at most `bytes_max`, but at least one if there is one.
+        """Returns committed batches from the one that holds `offset`: at most `bytes_max`, but at least one if there is
+        one.
 
         Raises `OffsetOutOfRange`, or `DamagedBatch` if the batch that holds `offset` is damaged on the disk that is
         read.
@@ -87,17 +87,17 @@ class ReadHandle(Protocol):
         ...
 
     async def extent(self) -> Extent:
-        """Returns where the partition begins and ends now."""
+        """Returns the offsets where the partition begins and ends now."""
         ...
 
     async def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
-        """Returns (offset, timestamp) of the first committed record of that timestamp or later. Raises
-        `DamagedBatch`."""
+        """Returns (offset, timestamp) of the first committed record of that timestamp (ms) or later; None if there is
+        none. Raises `DamagedBatch`."""
         ...
 
 
 class PartitionHandle(ReadHandle, Protocol):
-    """A partition at its leader, on this broker or on another one."""
+    """Reads, produce and deletion at a partition's leader, on this broker or on another one."""
 
     @property
     def config(self) -> TopicConfig:
@@ -114,14 +114,16 @@ class PartitionHandle(ReadHandle, Protocol):
         expected_end: int | None = None,
         is_own: bool = False,
     ) -> ProduceReceipt:
-        """Appends sound batches; see `LedPartition.append` for the promises and the errors."""
+        """Appends valid batches, contiguously and all or none. See `LedPartition.append` for the parameters and
+        errors."""
         ...
 
     async def delete_records(self, offset: int, *, deadline_s: float) -> None:
-        """Deletes the committed records below `offset`; see `LedPartition.delete_records`."""
+        """Deletes the committed records below `offset`; returns when any broker that may lead next has deleted them,
+        too. `LedPartition.delete_records` lists the errors."""
         ...
 
     async def fingerprint_of(self, producer_id: ProducerId) -> int | None:
-        """Returns the fingerprint of what came under an idempotency key, by the id made from it; None if nothing
-        did."""
+        """Returns the content fingerprint of the request that came with an idempotency key, by the producer id made
+        from the key; None if there was none."""
         ...

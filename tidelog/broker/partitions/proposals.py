@@ -1,4 +1,4 @@
-"""Produce requests on their way into a partition: what is asked, what was decided, who waits for the answer."""
+"""A produce request on its way into a partition: its batches, the result of its checks, and the waiting caller."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ ACKS_LEADER = 1
 ACKS_NONE = 0
 
 Placement = tuple[int | None, int | None]
-"""First and last offset of a batch; None for a duplicate that is older than what is remembered."""
+"""First and last offset of a batch; (None, None) for a duplicate that is older than the remembered batches."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProduceReceipt:
-    """The answer to a producer, and what it may rely on.
+    """The answer to a produce request, with the durability that it promises.
 
     `durability` is `fsynced` (on the disk of each node in `acked_by`), `replicated` (in their memory), `leader` (in the
     leader's memory) or `none` (nothing is promised).
@@ -52,63 +52,64 @@ class ProduceReceipt:
 
 
 class Asker(Protocol):
-    """Waits for what becomes of a request."""
+    """The caller that waits for the result of a produce request."""
 
     @property
     def is_gone(self) -> bool:
-        """True if nobody would hear the answer."""
+        """True if nobody waits for the answer any more."""
         ...
 
     def hear(self, outcome: ProduceReceipt | TidelogError) -> None:
-        """Takes the outcome, once. Must not raise, nor take long: many askers are called one after the other."""
+        """Takes the result, once. Must not raise, nor take long: many askers are called one after the other."""
         ...
 
 
 Ahead = dict[int, tuple[int, int]]
-"""Maps producers to epoch and first sequence of what follows the batches that are judged and not appended yet."""
+"""Maps producer ids to the epoch and first sequence that their next batch must have, counting batches that are checked
+and not appended yet."""
 
 
 @dataclass(slots=True, eq=False)
 class Proposal:
-    """A produce request: its batches go in together, contiguously, or not at all."""
+    """A produce request: its batches are appended together, contiguously, or not at all."""
 
     batches: list[RecordBatch]
     acks: int
     deadline_s: float
     asker: Asker | None
-    """None if nobody waits: with acks=0, or once it was told."""
+    """Caller that gets the result; None with acks=0, or once it has got the result."""
     log_append_time_ms: int | None = None
     expected_end: int | None = None
-    """The offset at which the last batch must end; otherwise the request is refused."""
+    """Offset at which the log's last batch must end, or the request is refused; None for any."""
     is_appended: bool = False
     verdicts: list[Duplicate | None] = field(default_factory=list)
     placements: list[Placement] = field(default_factory=list)
     committed_at: int = 0
-    """The high watermark that answers acks=all; known once appended."""
+    """High watermark from which on acks=all is answered; set by the append."""
     since_s: float = 0.0
-    """When it came into the mailbox; from when it was taken out, that time."""
+    """Monotonic time at which the request was queued; once it was taken from the queue, that time."""
 
     size: int = field(init=False)
-    """Bytes of all batches."""
+    """Size of all batches in bytes."""
 
     def __post_init__(self) -> None:
         self.size = sum([batch.header.size for batch in self.batches])
 
     def appended(self, log_end_offset: int) -> None:
-        """Notes that all batches are in the log. A repeat whose offsets are forgotten is somewhere below the log's
-        end."""
+        """Sets `committed_at` when all batches are in the log. A duplicate whose offsets are forgotten is anywhere
+        below the log's end."""
         self.is_appended = True
         ends = [log_end_offset if last is None else last + 1 for _, last in self.placements]
         self.committed_at = max(ends, default=0)
 
     @property
     def is_abandoned(self) -> bool:
-        """True if whoever waited has given up, or was told something else."""
+        """True if a caller waited, and has gone or has got a result."""
         return self.acks != ACKS_NONE and not self.is_waiting
 
     @property
     def is_waiting(self) -> bool:
-        """True while somebody waits for the answer."""
+        """True while a caller waits for the result."""
         return self.asker is not None and not self.asker.is_gone
 
     def fail(self, error: TidelogError) -> None:
@@ -127,23 +128,24 @@ class Proposal:
         self.fail(self.late())
 
     def late(self) -> TidelogError:
-        """Returns the error when the deadline has passed: definite before the append, indefinite after it."""
+        """Returns the error of a request whose deadline has passed: definite before the append, indefinite after it."""
         if self.is_appended:
             return TimedOutAfterAppend("appended, but not committed in time; it may still be: retry idempotently")
         return Overloaded("not appended: the deadline passed while the request was waiting for the log")
 
     def judge(self, producers: ProducerTable, ahead: Ahead) -> None:
-        """Checks each batch's sequence, counting in those before it here, and those `ahead` of this request, which are
-        to be appended with it; adds its own to these. Raises as `ProducerTable.check`, and has added nothing then."""
+        """Checks each batch's sequence number against the log, the batches before it in this request, and `ahead`
+        (earlier requests of the same group); then adds its batches to `ahead`. Raises as `ProducerTable.check`, and
+        adds nothing then."""
         before = ahead.copy() if len(self.batches) > 1 else ahead
         self.verdicts = [_judge(batch.header, producers, before) for batch in self.batches]
         ahead.update(before)
 
     def require_end(self, appended_end: int) -> None:
-        """Holds the request to the end that it expects; a repeat of what is there expects nothing. Judged before.
+        """Checks that the log ends at `expected_end`, unless all batches are duplicates. Called after `judge`.
 
-        Raises `EndOffsetMoved`; `LeaderNotAvailable` if the log does not even reach that end: the producer knows more
-        than this broker, as if it were the leader no more.
+        Raises `EndOffsetMoved`; or `LeaderNotAvailable` if the log does not reach that end: the producer knows of later
+        batches, so that another broker may lead by now.
         """
         if self.expected_end is None or self.expected_end == appended_end or None not in self.verdicts:
             return
@@ -173,7 +175,8 @@ def _judge(header: BatchHeader, producers: ProducerTable, ahead: Ahead) -> Dupli
 
 
 def admit_batches(batches: list[RecordBatch], config: TopicConfig, now_ms: int) -> tuple[list[RecordBatch], int | None]:
-    """Holds batches to their topic's bounds, and stamps them if it wants log-append time, which is returned then.
+    """Checks batches against the topic's size and timestamp limits. With log-append time, stamps them with `now_ms` and
+    returns that time, too; else None.
 
     Raises `TooLarge` or `InvalidTimestamp`.
     """
@@ -196,7 +199,8 @@ def admit_batches(batches: list[RecordBatch], config: TopicConfig, now_ms: int) 
 
 
 def stamp_keyed(batches: list[RecordBatch], producer_id: int, fingerprint: int) -> list[RecordBatch]:
-    """Makes a request with an idempotency key a producer of its own, numbered by its content's fingerprint.
+    """Stamps the batches of a request that has an idempotency key with a producer id made from the key, and with
+    sequence numbers that begin at the content's fingerprint.
 
     Raises `UnprocessableBody` if there are more batches than a partition remembers of one producer.
     """

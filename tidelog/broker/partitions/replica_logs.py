@@ -1,18 +1,18 @@
-"""The logs of the replicas on this broker: opened when they get their first role, open whatever their role is then.
+"""The logs of the replicas on this broker: opened when they get their first role, and kept open when roles change.
 
-Opening takes time, and nobody waits for it here (`openings`): who asks for a log that is not open is told so, and asks
-again when `release` names the partition. Until then the replica has no role: it acknowledges nothing and does not vote.
+Opening takes time, and nobody waits for it here (`openings`): asking for a log that is not open returns None, and has
+to be repeated when `release` names the partition. Until then the replica has no role: it acknowledges nothing and does
+not vote.
 
 A log that cannot be opened, or cannot be written to from its opening on, is *troubled*: on a full disk, often, or when
-too many files are open. It costs its partition, not the broker, and is tried again. Nothing was written to it since it
-was opened, so that is as good as a restart; a log that fails later stays as it is until the broker is started again.
+too many files are open. Only its partition is affected, and it is opened again later. Nothing was written to it since
+it was opened, so that is as good as a restart; a log that fails later stays as it is until the broker is started again.
 
-The disk remembers up to which position of the metadata it has made the logs that it was to hold. A log from before that
-position that is not there is *lost*: the empty one in its place says so, durably, from its making on
-(`Metainfo.stands_in_since`). So a log that was made just now is released when the disk has taken note of it, or cannot:
-what a replica is to answer for is missed if it gets lost. One that is lost is no replica in good standing: it does not
-lead, and its lack of a batch proves nothing, until the metadata have the replica begin anew and its leader has filled
-it.
+The disk stores up to which position of the metadata log (`held_position`) all logs assigned to this broker were made. A
+log from before that position that is not there is *lost*: the empty one in its place says so, durably, from its making
+on (`Metainfo.stands_in_since`). So a new log is released only when the disk has stored this, or cannot: otherwise its
+later loss would not be noticed. A replica that has lost its log does not lead, and its lack of a batch proves nothing,
+until the metadata has it begin again and its leader has filled it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ logger = structlog.get_logger("tidelog.broker")
 
 
 class ReplicaLogs:
-    """The logs of one broker's replicas. `damaged` is called when something of a log is found damaged."""
+    """The logs of one broker's replicas. `damaged` is called when a part of a log is found damaged."""
 
     def __init__(
         self,
@@ -60,22 +60,26 @@ class ReplicaLogs:
     ) -> None:
         self.troubled: dict[PartitionId, None] = {}
         self.high_watermarks: dict[PartitionId, int] = {}
-        """The high watermarks of the open logs, when they last changed roles."""
+        """The high watermark of each log as known at its last opening or change of role."""
         self.openings = Openings(manager, clock, log_writer, self._take_in)
         self.on_opened: Callable[[], None] = lambda: None
-        """Is called when there may be something to `release`."""
+        """Listener that is called when `release` may have something to return."""
         self._unreleased: dict[PartitionId, int] = {}
-        """The partitions whose opening has ended, and since when they are held."""
+        """The partitions whose opening has ended but which are not released yet, with the metadata log position since
+        which this broker holds them."""
         self._ended: dict[int, list[PartitionId]] = {}
-        """The same by that position, -1 for those that failed, and some that are not asked for any more."""
+        """Partitions whose opening has ended, by that position; -1 for those that failed. Some may not be wanted any
+        more."""
         self._fresh: dict[PartitionId, int] = {}
-        """The partitions whose log the disk has taken no note of, and since when they are held."""
+        """The partitions whose log is not covered by the stored `held_position`, with the position since which this
+        broker holds them."""
         self._opened: dict[PartitionId, OpenedFiles] = {}
-        """The opened files that nobody has taken yet."""
+        """The opened files that no role has taken yet."""
         self._lost: dict[PartitionId, LostRanges] = {}
         self._standing_in: dict[PartitionId, PartitionLog] = {}
         self._offline: dict[PartitionId, PartitionLog] = {}
-        """Logs that are offline, and may be open: each heartbeat asks, and there are many logs."""
+        """Logs that have gone offline, some of which may be closed: a separate table, since each heartbeat asks for
+        them."""
         self._manager = manager
         self._log_writer = log_writer
         self._stats = stats
@@ -83,24 +87,24 @@ class ReplicaLogs:
 
     @property
     def asked(self) -> list[PartitionId]:
-        """The partitions whose logs are being opened, or were and are not released."""
+        """The partitions whose logs are being opened, or are opened and not released."""
         return [*self.openings.asked, *self._unreleased]
 
     def is_opening(self, partition_id: PartitionId) -> bool:
-        """Returns True if the log is asked for, and not released yet."""
+        """Returns True if the log is being opened, or is opened and not released."""
         return partition_id in self.openings or partition_id in self._unreleased
 
     def is_open(self, partition_id: PartitionId) -> bool:
         return partition_id in self._manager.logs
 
     def find(self, partition_id: PartitionId) -> PartitionLog | None:
-        """Returns the log if it is open and takes writes, whatever its role."""
+        """Returns the log if it is open and takes writes; None otherwise."""
         log = self._manager.logs.get(partition_id)
         return None if log is None or log.offline_reason is not None else log
 
     def give_up(self, partition_id: PartitionId, losses: Sequence[AcceptedLoss]) -> bool:
-        """Takes for given up what the metadata says of a partition, in the open log, and in one that is opened; False
-        if that is nothing new."""
+        """Sets the offsets that an operator has given up (`losses`, from the metadata) in the open log, and in one that
+        is opened later. Returns False if they have not changed."""
         if not losses and partition_id not in self._lost:
             return False
         lost = LostRanges(losses)
@@ -113,7 +117,8 @@ class ReplicaLogs:
         return True
 
     def standing_in(self) -> dict[PartitionId, int]:
-        """Returns the open logs that are there in place of lost ones, and since when those were held."""
+        """Returns the open logs that replace lost ones, with the metadata log position since which this broker held the
+        lost log."""
         for partition_id, log in list(self._standing_in.items()):
             if log.stands_in_since is UNSET or self._manager.logs.get(partition_id) is not log:
                 del self._standing_in[partition_id]
@@ -135,17 +140,17 @@ class ReplicaLogs:
 
     @property
     def held_position(self) -> int:
-        """Returns `LogManager.held_position`."""
+        """The metadata log position up to which all logs assigned to this broker were made on this disk, durably."""
         return self._manager.held_position
 
     @property
     def renewals(self) -> int:
-        """Returns `LogManager.renewals`."""
+        """The number of times that the broker has begun again on this directory, because it was an old copy."""
         return self._manager.renewals
 
     async def release(self, position: int) -> list[PartitionId]:
-        """Returns the partitions whose opening has ended since, well or not, and that may have a role now. All logs
-        that this broker is to hold by the metadata up to `position` have been asked for."""
+        """Returns the partitions whose opening has ended, in success or failure, and which may get a role now. The
+        caller has asked for all logs that are assigned to this broker by the metadata up to `position`."""
         ended = {since: len(partition_ids) for since, partition_ids in self._ended.items()}
         if not ended:
             return []
@@ -162,8 +167,8 @@ class ReplicaLogs:
         return [partition_id for partition_id in released if self._unreleased.pop(partition_id, None) is not None]
 
     async def _note_held(self, position: int) -> None:
-        """Notes durably that the logs which this broker is to hold by the metadata up to `position` are made; one that
-        could not be opened may not be made."""
+        """Stores durably that all logs assigned to this broker by the metadata up to `position` are made, or up to the
+        first that could not be opened."""
         held_position = self.held_position
         if not self._fresh or self.openings.first_since(held_position) == held_position:
             return
@@ -183,7 +188,7 @@ class ReplicaLogs:
         self._fresh = {partition_id: began for partition_id, began in self._fresh.items() if began >= position}
 
     async def withdraw(self, partition_ids: Collection[PartitionId]) -> None:
-        """Takes back what was asked of these partitions. When this returns, none of their logs is being opened."""
+        """Stops the openings of these partitions. When this returns, none of their logs is being opened."""
         await self.openings.withdraw(partition_ids)
         withdrawn = self._unreleased.keys() & set(partition_ids)
         if withdrawn:
@@ -198,8 +203,9 @@ class ReplicaLogs:
     def get(
         self, partition_id: PartitionId, topic: str, config: TopicConfig, since: int, *, is_alone: bool
     ) -> PartitionLog | None:
-        """Returns the log, open; None if it is not open now: it is opened then. `since` is when this broker began the
-        replica; `is_alone`: no other broker holds one, which could say what lay at the log's end."""
+        """Returns the partition's log if it is open; else begins to open it, and returns None. `since` is the metadata
+        log position at which this broker got the replica; `is_alone` says that no other broker has one, so that a
+        damaged end is truncated."""
         log = self._manager.logs.get(partition_id)
         if log is None:
             bad_end = BadEnd.TRUNCATE if is_alone else BadEnd.KEEP
@@ -212,8 +218,8 @@ class ReplicaLogs:
         return None if partition_id in self._unreleased else log
 
     def get_opened_by(self, opener: Callable[[LogOpener, int], F], topic: str, since: int, new: NewLog) -> F | None:
-        """Returns the log and the files beside it, opened anew by `opener(opener, now_ms)`; None if they are not open
-        for writing now: they are opened then, and made as `new` if they should not be there yet."""
+        """Returns a Paxos replica's log and journal if they were opened by `opener` and are writable; else begins to
+        open them, or to make them as `new`, and returns None."""
         partition_id = new.partition_id
         if partition_id in self._unreleased:
             return None
@@ -267,17 +273,18 @@ class ReplicaLogs:
             self._standing_in[partition_id] = log
 
     def check(self, partition_id: PartitionId, log: PartitionLog) -> None:
-        """Reports a log that has got a role, if it is damaged."""
+        """Calls `damaged` if a log that has got a role has known damage."""
         if log.damage:
             self._damaged(partition_id)
 
     def high_watermark(self, partition_id: PartitionId, log: PartitionLog) -> int:
-        """Returns the offset below which a new role may take the log for committed."""
+        """Returns the offset below which a replica that begins a new role may treat the log as committed."""
         checkpointed = self.high_watermarks.get(partition_id, log.log_start_offset)
         return min(max(checkpointed, log.log_start_offset), log.log_end_offset)
 
     def close_troubled(self) -> None:
-        """Closes the troubled ones, which have no role: they are opened anew when they are asked for."""
+        """Closes the logs that could not be written to, whose replicas have no role; they are opened again on the next
+        request."""
         for partition_id in self.troubled:
             if self.is_open(partition_id):
                 self._close(partition_id)
@@ -288,7 +295,7 @@ class ReplicaLogs:
             self._manager.close_log(partition_id, self.high_watermarks[partition_id])
 
     def forget(self, partition_id: PartitionId) -> None:
-        """Forgets a replica that is removed."""
+        """Forgets what is known of a replica whose log was removed."""
         self.high_watermarks.pop(partition_id, None)
         self.troubled.pop(partition_id, None)
         self._lost.pop(partition_id, None)
@@ -306,7 +313,7 @@ class ReplicaLogs:
 
 
 class OpenedLog(NamedTuple):
-    """`OpenedFiles` of a replica that has nothing but its log. What cannot be written to can be read."""
+    """The opened log of a replica without a journal. It can be used for reads even if it cannot be written to."""
 
     log: PartitionLog
     report: LoadReport
@@ -321,24 +328,24 @@ def _open(
 
 
 def log_settings(config: TopicConfig) -> LogSettings:
-    """Returns a topic's settings, as far as its logs are concerned."""
+    """Returns the settings of a topic that its logs need."""
     return LogSettings(segment_bytes=config.segment_bytes, segment_ms=config.segment_ms)
 
 
 def is_lost(log: PartitionLog, info: PartitionInfo, node_id: int) -> bool:
-    """Returns True if a broker's log stands in for one that is lost, and the metadata still count on that one."""
+    """Returns True if the broker's log replaces a lost one, and the metadata still counts on the lost one."""
     return log.stands_in_since == info.since_of(node_id)
 
 
 def may_deny(log: PartitionLog, info: PartitionInfo, node_id: NodeId) -> bool:
-    """Returns True if what this log lacks was never here. One that stands in for a lost log may say so only when its
-    leader has found that it has everything."""
+    """Returns True if a batch that is missing in this log was never in it. Not so for a log that replaces a lost one,
+    until the metadata has it in the ISR or ELR."""
     is_filled = not is_lost(log, info, node_id) and node_id in (*info.isr, *info.elr)
     return log.stands_in_since is UNSET or is_filled
 
 
 def note_filled(log: PartitionLog, info: PartitionInfo, node_id: NodeId) -> None:
-    """Notes that a log which stood in for a lost one is in sync, and so a copy like any other from now on. Its next
-    checkpoint remembers it; without that it stands in until it is in sync again."""
+    """Notes that a log which replaced a lost one is in sync, and is a copy like any other from now on. The next
+    metainfo checkpoint stores this; without it the log counts as replacing a lost one until it is in sync again."""
     if log.stands_in_since is not UNSET and may_deny(log, info, node_id):
         log.stands_in_since = UNSET

@@ -1,8 +1,9 @@
-"""The contract between a broker and a commit protocol at work on it.
+"""The interface between a broker and its commit protocols.
 
-`Replicas` compares the metadata with the replicas that are here, and leaves the rest to the `Roles` of the topic's
-protocol. A protocol is its rooms (`broker.isr`, `broker.paxos`), each with one `ProtocolRuntime`; what it leads is a
-`LedPartition`, what it follows at least a `Holder`. The controller's side of it is a row of `controller.protocols`.
+`Replicas` compares the metadata with the replicas on this broker, and leaves their roles to the `Roles` of the topic's
+protocol. Each protocol (`broker.isr`, `broker.paxos`) has one `ProtocolRuntime`; a partition that it leads is a
+`LedPartition`, one that it follows at least a `Holder`. The controller's side of a protocol is a row of
+`controller.protocols`.
 """
 
 from __future__ import annotations
@@ -36,18 +37,18 @@ from tidelog.transport.peer import Answer, Hello, PeerNode
 
 
 class Assignment(NamedTuple):
-    """A replica that this broker is to hold, as an image has it."""
+    """A replica that is assigned to this broker, as one metadata image has it."""
 
     partition_id: PartitionId
     topic: Topic
     info: PartitionInfo
     config: TopicConfig
-    """In force for the topic."""
+    """The topic's settings in force."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProtocolContext:
-    """The parts of a broker that its commit protocols share; `LeaderContext` for their partitions."""
+    """The parts of a broker that its commit protocols share; also the `LeaderContext` of the partitions it leads."""
 
     node_id: NodeId
     config: BrokerConfig
@@ -68,98 +69,100 @@ class ProtocolContext:
     own_epoch: Callable[[], int]
     """Returns the epoch of this broker's registration."""
     in_force: Callable[[int], Awaitable[bool]]
-    """Waits a while until the metadata up to a position is in force here; False if it is not."""
+    """Returns True when the metadata up to a position is in force on this broker; False if that takes too long."""
     newest: Callable[[PartitionId], tuple[Assignment, ClusterImage] | None]
-    """Returns what the newest image has of a partition; None if this broker is to hold no replica of it."""
+    """Returns a partition's assignment in the newest metadata image, and that image; None if this broker is assigned no
+    replica of it."""
     on_metadata_applied: Callable[[], None]
-    """Is called when a partition is led later than its image came into force."""
+    """Listener for a partition that begins to be led later than the metadata image that said so came into force."""
 
 
 class Roles(Protocol):
-    """The roles of this broker in partitions that commit by one protocol."""
+    """The roles (leader or follower) of this broker in the partitions of one commit protocol."""
 
     @property
     def partitions(self) -> Mapping[PartitionId, LedPartition]:
-        """The partitions that this broker leads and could open."""
+        """The partitions that this broker leads, and whose logs are open."""
         ...
 
     @property
     def holders(self) -> Mapping[PartitionId, Holder]:
-        """All replicas here that have a role, whichever."""
+        """All replicas on this broker that have a role, leading or following."""
         ...
 
     @property
     def readable(self) -> Mapping[PartitionId, Replica]:
-        """The replicas of which readers may be shown what is committed."""
+        """The replicas whose committed records readers may be given."""
         ...
 
     async def serve(self, assigned: Assignment, image: ClusterImage) -> bool:
-        """Sees to it that a partition has the role of this image; True if that took any time."""
+        """Gives a replica the role that this metadata image says; returns True if it did more than compare."""
         ...
 
     async def stop(self, partition_id: PartitionId) -> None:
-        """Ends the role. Nothing that it began changes the disk any more when this returns."""
+        """Ends the replica's role. When this returns, no work of the role changes the disk any more."""
         ...
 
     def unfit(self) -> dict[PartitionId, UnfitReason]:
-        """Returns the replicas that the cluster should not count on, and why."""
+        """Returns the replicas that the cluster should not count on, with the reasons."""
         ...
 
     async def close(self) -> None:
-        """Ends all roles: this broker stops."""
+        """Ends all roles, since this broker stops."""
         ...
 
 
 AnswerPeer = Callable[[Hello, Any], Awaitable[Answer]]
-"""Answers a message of the broker that said hello."""
+"""Answers a request of another broker, which is described by its `Hello`."""
 TakeNotice = Callable[[int, Any, memoryview], None]
-"""Takes a message of the broker with that node id, and the payload behind it."""
+"""Takes a message that needs no answer: the sender's node id, the message, and the payload behind it."""
 
 
 class WaitingElection(NamedTuple):
-    """An election here whose leader cannot begin yet, for want of what may have been agreed on."""
+    """An election on this broker whose leader cannot begin yet, because it may lack values that were agreed on."""
 
     positions: int
-    """The number of a journal's positions that are awaited. What is damaged in a log counts by itself."""
+    """Number of journal positions whose values are awaited. Damage in the log is counted elsewhere."""
     seconds: float
-    """The seconds for which it has waited."""
+    """Seconds that the election has waited."""
     brokers: frozenset[int]
     """Node ids of the brokers whose answers are awaited."""
 
 
 class ProtocolRuntime(Protocol):
-    """Does a broker's part in one commit protocol."""
+    """A broker's side of one commit protocol."""
 
     @property
     def roles(self) -> Roles: ...
 
     @property
     def requests(self) -> Mapping[type[msgspec.Struct], AnswerPeer]:
-        """How messages of other brokers are answered, by their type."""
+        """Functions that answer other brokers' requests, by message type."""
         ...
 
     @property
     def notifications(self) -> Mapping[type[msgspec.Struct], TakeNotice]:
-        """The messages of other brokers that need no answer, by type, and the functions that take them."""
+        """Functions that take other brokers' messages which need no answer, by message type."""
         ...
 
     def tasks(self) -> dict[str, Coroutine[Any, Any, None]]:
-        """Returns what runs as long as the broker does, by name."""
+        """Returns the protocol's tasks, by name; they run until the broker stops."""
         ...
 
     def journals(self) -> Mapping[PartitionId, JournalOwner]:
-        """Returns the engines of the replicas here that have journals beside their logs."""
+        """Returns the Paxos engines of the replicas on this broker that have a journal beside the log."""
         ...
 
     def replica_state(self, partition_id: PartitionId) -> ReplicaState | None:
-        """Returns what the replica here has, for an operator who has its partition go on without a majority, or without
-        those in sync; None if there is none that takes part. Raises `Overloaded`."""
+        """Returns how far the log and journal of this broker's replica go, for an operator who wants the partition to
+        continue without a majority, or without the in-sync replicas; None if this broker has no replica that takes
+        part. Raises `Overloaded`."""
         ...
 
     def waiting_elections(self) -> Mapping[PartitionId, WaitingElection]:
-        """Returns the elections of replicas here that wait, and what else has to be known before a leader begins."""
+        """Returns the elections on this broker that wait for values they may lack."""
         ...
 
     def mark_idle(self) -> None:
-        """Vouches for what is durable in files beside the partitions' logs that are at rest."""
+        """Writes durable marks to idle journals."""
         ...
