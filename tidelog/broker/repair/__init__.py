@@ -1,4 +1,5 @@
-"""Damaged batches: copies on other replicas, repair from them, scrubbing, verification of whole logs.
+"""Damaged batches: copies from other replicas, repair, scrubbing, verification of whole logs.
 
-Repair replaces bytes by the same bytes. What a replica may conclude from another's word belongs to `isr` or `paxos`.
+Repair replaces bytes by the same bytes. What follows when another replica denies having a batch is decided in `isr` and
+`paxos`.
 """

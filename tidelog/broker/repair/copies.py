@@ -1,8 +1,8 @@
-"""Copies of damaged batches, between brokers: what this one gives, and how it asks.
+"""Copies of damaged batches, exchanged between brokers: requests for them, and answers.
 
-Any replica may give a copy, leader or not, in sync or not: the digest proves it. A replica that keeps its batches twice
-gives what its log has lost from its second copy. What a replica *denies* counts only in the settlement of a new epoch
-(`settlement.py`); here it is passed on.
+Any replica may give a copy, leader or not, in sync or not: the digest proves it. A replica that stores its batches
+twice (log and journal) gives what its log has lost from the second copy. An answer that *denies* a batch counts only in
+the settlement of a new leader epoch (`settlement.py`); here it is passed on.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from tidelog.storage.partition_log import PartitionLog
 from tidelog.transport.peer import Answer, Lane
 
 REPLY_BYTES_MAX = 8 << 20
-"""A reply goes on while it is smaller; so it may be larger by one batch."""
+"""Bytes of copies from which on an answer takes no further batch; so it may be larger by one batch."""
 ANSWER_S_MAX = 5.0
 
 
 class Holder(Protocol):
-    """A replica on this broker, in whatever role."""
+    """A replica on this broker, leading or following."""
 
     topic: str
     partition_id: PartitionId
@@ -46,19 +46,19 @@ class Holder(Protocol):
 
     @property
     def aligned_epoch(self) -> int:
-        """Tells the epoch of the leader whose log this one is, or is a prefix of; -1 if none is known."""
+        """The leader epoch whose leader's log this log equals or is a prefix of; -1 if none is known."""
         ...
 
     def on_flushed(self) -> None: ...
 
     def second_copy(self, wanted: Identity) -> bytes | None:
-        """Returns the batch from wherever else this disk holds it beside the log; None if it does not. Raises
+        """Returns the batch if this disk has it outside of the log, as in a Paxos journal; else None. Raises
         `Overloaded`."""
         ...
 
 
 class Peers(Protocol):
-    """The part of `PeerNode` that repairs use."""
+    """The part of `PeerNode` (connections to other brokers) that repairs use."""
 
     async def request(
         self, node_id: int, message: msgspec.Struct, *, deadline_s: float, lane: Lane = Lane.CONTROL
@@ -66,9 +66,8 @@ class Peers(Protocol):
 
 
 class Copies:
-    """The exchange of copies of damaged batches between one broker and the others. `holder` finds what this broker has
-    of a partition; `may_deny` tells whether a batch that it lacks was never here.
-    """
+    """Exchanges copies of damaged batches with other brokers. `holder` returns this broker's replica of a partition;
+    `may_deny` whether a batch that is missing in it was never in it."""
 
     def __init__(
         self,
@@ -83,7 +82,8 @@ class Copies:
         self._peers = peers
 
     def answer(self, asked: RecoverQuery) -> Answer:
-        """Tells what this broker has. Raises `InvalidRequest`."""
+        """Answers which of the requested batches this broker's replica has, with their bytes. Raises `InvalidRequest`
+        if too many are requested."""
         if len(asked.wanted) > WANTED_MAX:
             raise InvalidRequest(f"{len(asked.wanted)} batches are asked for at once; at most {WANTED_MAX} can be")
         holder = self._holder(PartitionId(TopicId(asked.topic_id), asked.partition))
@@ -124,7 +124,9 @@ class Copies:
     async def ask(
         self, node_id: int, partition_id: PartitionId, wanted: Sequence[Identity], *, aligned_epoch: int = -1
     ) -> tuple[RecoverReply, list[tuple[Identity, Holding, memoryview]]]:
-        """Asks what another broker has, for a replica that is aligned in this epoch. Raises as `PeerNode.request`."""
+        """Requests batches from another broker, for a replica whose log is a prefix of the log of `aligned_epoch`'s
+        leader. Returns the reply, and for each answered batch whether that broker has it and its bytes. Raises as
+        `PeerNode.request`."""
         named = tuple(Wanted(*one) for one in wanted[:WANTED_MAX])
         query = RecoverQuery(partition_id.topic_id, partition_id.partition, named, aligned_epoch)
         answer = await self._peers.request(node_id, query, deadline_s=ANSWER_S_MAX, lane=Lane.DATA)

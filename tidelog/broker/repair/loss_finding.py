@@ -1,7 +1,7 @@
-"""Asking the replicas of a partition what they have of its damaged offsets, before an operator gives these up.
+"""Asks all replicas of a partition which of its damaged offsets they have, before an operator gives these offsets up.
 
-Any broker may ask, also while nobody leads the partition. Each replica reads what it is asked for from its disk, and
-from whatever else it keeps of the batch (its journal), so that its answer is as of now. Nothing is changed.
+Any broker may ask, also while the partition has no leader. Each replica reads the offsets in question from its disk,
+also from its journal if it has one, so that its answer is up to date. Nothing is changed.
 """
 
 from __future__ import annotations
@@ -42,11 +42,12 @@ from tidelog.transport.peer import Lane
 
 ANSWER_S_MAX = 5.0
 READ_S_MAX = 20.0
-"""So long the replicas read the offsets that an operator has named."""
+"""Seconds that replicas may spend reading the offsets that an operator has named."""
 
 
 class LossFinder:
-    """Finds what a partition has lost, for one broker. `holder` finds what this broker has of a partition."""
+    """Finds which offsets of a partition are lost on all replicas, for one broker. `holder` returns this broker's
+    replica."""
 
     def __init__(
         self,
@@ -65,7 +66,8 @@ class LossFinder:
         self._peers = peers
 
     def answer(self, asked: DamageQuery) -> DamageReply:
-        """Tells what the replica here knows to be damaged. Raises `NotFound`."""
+        """Returns the damaged batches of this broker's replica, as far as it knows them. Raises `NotFound` without a
+        replica."""
         holder = self._holder(PartitionId(TopicId(asked.topic_id), asked.partition))
         if holder is None or not holder.is_readable:
             raise NotFound(f"broker {self._node_id} has no replica of this partition that can be read now")
@@ -83,8 +85,8 @@ class LossFinder:
     async def find(
         self, topic: Topic, info: PartitionInfo, asked: tuple[int, int] | None, even_though: Sequence[int]
     ) -> LossReport:
-        """Judges what is damaged of the offsets [start, end), or of all. Raises `LeaderNotAvailable` if no replica can
-        be asked, `OffsetOutOfRange`."""
+        """Asks all replicas about the damage in the offsets [start, end), or in all, and returns which can be given up.
+        Raises `LeaderNotAvailable` if no replica can be asked, or `OffsetOutOfRange`."""
         partition_id = PartitionId(topic.topic_id, info.partition)
         start, end = asked or (0, OFFSET_MAX)
         before = [loss for loss in info.losses if loss.start < end and loss.end > start]
@@ -105,8 +107,8 @@ class LossFinder:
         return [node for node in info.replicas if self._image().is_live(node)]
 
     async def _read(self, node: int, partition_id: PartitionId, asked: tuple[int, int]) -> None:
-        """Has a replica read these offsets, so that it knows what of them is damaged. One that fails is found out by
-        the questions that follow."""
+        """Has a replica read these offsets, so that it finds the damage in them. Errors are ignored, since later
+        requests to the same replica fail, too."""
         offset, end = asked
         with suppress(TidelogError, TimeoutError, OSError):
             async with asyncio.timeout(READ_S_MAX):
@@ -130,7 +132,7 @@ class LossFinder:
     async def _state(
         self, node: int, partition_id: PartitionId, pieces: Sequence[Piece], own: DamageReply | None
     ) -> None:
-        """Takes down what one replica has of each piece."""
+        """Asks one replica whether it has each piece, and adds its status to the pieces."""
         left = list(pieces)
         while left and own is not None:
             try:
@@ -157,7 +159,7 @@ class LossFinder:
 
 
 def _suspects(holder: Holder, damage: Damage) -> list[Suspect]:
-    """Returns the batches of a damaged range, as far as rows name them."""
+    """Returns the batches of a damaged range, by their catalog rows; offsets only where the rows are lost."""
     found: list[Suspect] = []
     for entry in holder.log.entries(damage.start):
         start = entry.base_offset if isinstance(entry, Row) else entry.start
@@ -174,7 +176,7 @@ def _suspects(holder: Holder, damage: Damage) -> list[Suspect]:
 
 
 def _check_extent(asked: tuple[int, int] | None, replies: Collection[DamageReply]) -> None:
-    """Raises `OffsetOutOfRange` for offsets that no replica has. Not all that a replica has needs to be committed."""
+    """Raises `OffsetOutOfRange` for offsets that no replica's log spans, committed or not."""
     start = min(reply.log_start_offset for reply in replies)
     end = max(reply.log_end_offset for reply in replies)
     if asked is not None and not start <= asked[0] < asked[1] <= end:

@@ -1,9 +1,9 @@
-"""The judgement of what a partition has lost on every disk, by what its replicas say, before it is given up.
+"""The decision which offsets of a partition are lost on all disks and can be given up, from the replicas' answers.
 
-Replicas name what is damaged by their catalog rows, and not all of them have lost the same rows. So the offsets that
-any of them takes for damaged are divided wherever one of them knows that a batch begins or ends, and each piece is
-judged by itself. It can be given up if every replica has said that it has no good copy. A replica that cannot be asked
-may have one, and has to be named by the operator (`even_though`).
+Replicas name damaged batches by their catalog rows, and each may have lost other rows. So the offsets that
+any of them reports as damaged are divided wherever one of them knows that a batch begins or ends, and each piece is
+decided by itself. It can be given up if every replica has answered that it has no good copy. A replica that cannot be
+asked may have one, and has to be named by the operator (`even_though`).
 """
 
 from __future__ import annotations
@@ -20,43 +20,44 @@ from tidelog.model.losses import AcceptedLoss, LossStatement
 from tidelog.storage.copies import Identity
 
 PIECES_MAX = 512
-"""Pieces that one command judges."""
+"""Maximum number of pieces that one command decides about."""
 GOOD, DAMAGED, MISSING, DELETED = "good copy", "damaged", "missing", "deleted"
 UNKNOWN, UNREACHABLE = "unknown", "unreachable"
 
 
 @dataclass(slots=True)
 class Piece:
-    """A damaged batch; or offsets of which nobody has a catalog row."""
+    """A damaged batch; or damaged offsets of which no replica has a catalog row."""
 
     start: int
     end: int
     row: Suspect | None = None
     statements: dict[int, str] = field(default_factory=dict)
-    """The status by node."""
+    """Status of this piece on each replica, by node id: good copy, damaged, missing, deleted, unknown or
+    unreachable."""
     kept_because: str | None = None
-    """Why it cannot be given up; None if it can."""
+    """Reason why the piece cannot be given up; None if it can."""
 
     @property
     def identity(self) -> Identity:
-        """The batch as the other replicas are asked for it."""
+        """The batch as other replicas are asked for it: offset, leader epoch and digest."""
         return Identity(self.start) if self.row is None else Identity(self.start, self.row.epoch, self.row.digest)
 
 
 @dataclass(frozen=True, slots=True)
 class LossReport:
-    """The judgement of one partition. Nothing can be given up while there are `refusals`."""
+    """The result for one partition. Nothing can be given up while there are `refusals`."""
 
     pieces: tuple[Piece, ...]
     refusals: tuple[str, ...]
     before: tuple[AcceptedLoss, ...]
-    """They cover offsets that were asked for, and were given up already."""
+    """Losses accepted earlier that overlap the requested offsets."""
     is_whole: bool = True
-    """False if there is more than one command can judge: it can be repeated."""
+    """False if there is more damage than one command decides about: the command has to be repeated."""
 
     @property
     def lost(self) -> list[GivenUpRange]:
-        """The ranges that can be given up: neighbours of which the replicas say the same are one."""
+        """The ranges that can be given up. Adjacent pieces with the same answers of the replicas are joined."""
         ranges: list[GivenUpRange] = []
         for piece in self.pieces:
             if piece.kept_because is not None:
@@ -72,7 +73,8 @@ class LossReport:
 
 
 def divided(replies: Iterable[DamageReply]) -> list[Piece]:
-    """Returns all that replicas take for damaged, divided where one of them knows that a batch begins or ends."""
+    """Returns the damaged offsets of all replies as pieces, divided where a replica knows that a batch begins
+    or ends."""
     suspects = [suspect for reply in replies for suspect in reply.suspects]
     rows = {(one.start, one.end): one for one in reversed(suspects) if one.digest}
     edges = sorted({edge for one in suspects for edge in (one.start, one.end)})
@@ -84,8 +86,8 @@ def divided(replies: Iterable[DamageReply]) -> list[Piece]:
 
 
 def status_of(holding: Holding, leader_epoch: int, piece: Piece, own: DamageReply | None) -> str:
-    """Returns the word for a replica's answer. A replica that has lost the row as well cannot say which batch it was,
-    but has named the offsets as damaged."""
+    """Returns the status of a piece on a replica, from its answer. A replica that has lost the row as well answers
+    UNKNOWN, but counts as damaged if it reported these offsets as damaged (`own`)."""
     if holding is Holding.UNKNOWN and own is not None:
         is_damaged = any(one.start <= piece.start and piece.end <= one.end for one in own.suspects)
         return DAMAGED if is_damaged and leader_epoch >= 0 else UNKNOWN
@@ -109,8 +111,8 @@ def judge(
     before: Sequence[AcceptedLoss],
     members: Sequence[int] = (),
 ) -> LossReport:
-    """The report. `asked` are the offsets that the operator named; `replies` are by node. `members` of the ISR and ELR
-    have everything that was acknowledged."""
+    """Returns which pieces can be given up, and what stands against it. `asked` are the offsets [start, end) that the
+    operator named, or None; `replies` are by node id. `members` of the ISR and ELR have every acknowledged record."""
     high_watermark = max((reply.high_watermark for reply in replies.values()), default=0)
     for piece in pieces:
         piece.kept_because = _why_kept(piece, asked, high_watermark, members)

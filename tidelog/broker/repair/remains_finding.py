@@ -1,7 +1,8 @@
-"""Asking the replicas of a partition that nobody can lead what is left of it, before an operator has it go on so.
+"""Asks the replicas of a partition that has no leader how much of it is left, before an operator makes it continue with
+that.
 
-Any broker may ask. Nothing is changed. A replica that has not come to the same metadata yet counts as one that cannot
-be asked: what it says may be of before the last such decision.
+Any broker may ask. Nothing is changed. A replica whose metadata is older counts as one that cannot be asked: its answer
+may be from before the last such decision.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ ANSWER_S_MAX = 5.0
 
 
 class RemainsFinder:
-    """Finds what is left of a partition, for one broker. `replica_state` tells of the replica here, if there is one."""
+    """Finds what is left of a partition, for one broker. `replica_state` returns the state of this broker's replica, or
+    None."""
 
     def __init__(
         self,
@@ -36,14 +38,15 @@ class RemainsFinder:
         self._peers = peers
 
     def answer(self, asked: ReplicaStateQuery) -> ReplicaState:
-        """Tells what the replica here has. Raises `NotFound`."""
+        """Returns the state of this broker's replica. Raises `NotFound` if there is none that takes part."""
         state = self._replica_state(PartitionId(TopicId(asked.topic_id), asked.partition))
         if state is None:
             raise NotFound(f"broker {self._node_id} has no replica of this partition that takes part now")
         return state
 
     async def find(self, topic: Topic, info: PartitionInfo, even_though: Sequence[int]) -> RemainsReport:
-        """Judges what is left. Raises `LeaderNotAvailable` if no replica can be asked."""
+        """Asks all replicas for their state, and returns whether and with what the partition can continue. Raises
+        `LeaderNotAvailable` if no replica can be asked."""
         query = ReplicaStateQuery(topic.topic_id, info.partition)
         live: list[int] = [node for node in info.replicas if self._image().is_live(node)]
         answers = await asyncio.gather(*(self._state_at(node, query) for node in live))

@@ -1,14 +1,14 @@
-"""The judgement whether a partition that nobody can lead may go on from what is left of it, by what its replicas say.
+"""The decision whether a partition without a leader may continue with what is left of it, from the replicas' answers.
 
-With in-sync replicas it is the log that has the most, by leader epoch and end, which the others follow from then on: an
-unclean election, with all replicas asked before; or, where a leader waits for somebody else's word on the damaged end
-of its log, that leader, which waits no more for who is not there. With Paxos it is all that answer, together: what
-their journals show, and where the longest log holds more than any journal accounts for, that log (the *source*).
+With in-sync replicas that is the log with the highest leader epoch and end, which the others follow from then on: an
+unclean election after all replicas were asked. Or, where a leader waits for another broker's answer about the damaged
+end of its log, that leader continues without the answer. With Paxos it is the union of all replicas that answer: the
+values in their journals, and, if the longest log has more than any journal accounts for, that log (the *source*).
 
-A majority of the votes elects nobody while an election waits: for a position of the journal where a lost voter may have
-been the one that had what was chosen. Once all voters that are there have said what they have of it, it may go on too.
+Even with a majority of the votes an election may wait: for a journal position where a lost voter may have been the only
+one with the chosen value. Once all remaining voters have answered what they have there, it can continue, too.
 
-It is refused as long as the partition may get a leader by itself, and while a broker cannot be asked that the operator
+Refused as long as the partition may get a leader by itself, and while a broker cannot be asked that the operator
 has not named (`even_though`): it may have what all others lack.
 """
 
@@ -26,24 +26,26 @@ NOBODY = -1
 
 @dataclass(frozen=True, slots=True)
 class RemainsReport:
-    """The judgement of one partition. It cannot go on while there are `refusals`."""
+    """The decision about one partition. It cannot continue while there are `refusals`."""
 
     kept: tuple[int, ...]
     source: int
     end: int
-    """The end of what is left for certain: whatever else was acknowledged behind it is given up."""
+    """End offset of what is surely left: acknowledged records behind it are given up."""
     position: int
     birth: int
     statements: tuple[LossStatement, ...]
     refusals: tuple[str, ...]
     before: Regrouping | None
-    """The last one, if that is all that there is to say: the partition goes on from it, or is about to."""
+    """The last such decision for this partition, if the partition continues from it already or is about to;
+    else None."""
 
 
 def judge_remains(
     info: PartitionInfo, replies: Mapping[int, ReplicaState], even_though: Sequence[int], *, votes: bool
 ) -> RemainsReport:
-    """Judges by the states of the replicas that could be asked. `votes` says that a majority commits."""
+    """Returns whether and with what a partition can continue, from the states of the replicas that answered. `votes` is
+    True for a partition that commits by majority (Paxos)."""
     kept = tuple(node for node in info.replicas if node in replies)
     statements = tuple(
         LossStatement(node, _said(info, node, replies.get(node), votes=votes)) for node in sorted(info.replicas)
@@ -133,8 +135,8 @@ def _wait(info: PartitionInfo, state: ReplicaState) -> str:
 
 
 def _most(info: PartitionInfo, replies: Mapping[int, ReplicaState]) -> tuple[int, int, int, int]:
-    """The replica with the most, the first in the order of the replicas if several have it. A leader that only waits
-    has everything that was acknowledged."""
+    """Returns (node id, log end offset, 0, 0) of the replica with the highest leader epoch and log end, the first in
+    the order of the replicas; of the leader if there is one that only waits, since it has every acknowledged record."""
     if info.leader in replies:
         return info.leader, replies[info.leader].log_end_offset, 0, 0
     held = [node for node in info.replicas if node in replies]
@@ -145,8 +147,9 @@ def _most(info: PartitionInfo, replies: Mapping[int, ReplicaState]) -> tuple[int
 
 
 def _paxos_source(replies: Mapping[int, ReplicaState]) -> tuple[int, int, int, int]:
-    """The replica whose log knows more than all journals account for, if there is one; the end of what is left; and
-    where the journal of the source is to begin."""
+    """Returns (source, end, position, birth): the replica whose log has more than all journals account for, or
+    `NOBODY`; the end of what is left; the position where the source's journal is to begin; and the birth of the last
+    named batch."""
     agreed = max((one.agreed_end for one in replies.values()), default=0)
     longest = max(sorted(replies), key=lambda node: replies[node].log_end_offset, default=NOBODY)
     if longest == NOBODY or replies[longest].log_end_offset <= agreed:

@@ -1,8 +1,8 @@
-"""How a replica asks the others for batches that its own disk has lost (CTRL's RecoverQuery, FAST '18).
+"""Messages by which a replica requests batches that its own disk has lost (CTRL's RecoverQuery, FAST '18).
 
-A question names each batch as its catalog row does: the answer can be checked by the digest, whoever gives it. It may
-be asked as often as need be, and changes nothing. Whether an answer that denies a batch proves anything depends on who
-says it, and when: so it tells of the leader epoch that the answering replica has adopted, and of its process.
+A request names each batch as its catalog row does, so the answer can be checked by the digest, whichever replica gives
+it. It may be repeated, and changes nothing. Whether an answer that denies a batch proves anything depends on the
+answering replica and the time: so it includes the leader epoch that this replica has adopted, and its broker epoch.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tidelog.model.holdings import Holding
 from tidelog.model.wire_numbers import Int64, Natural, NaturalOrNone
 
 WANTED_MAX: Final = 64
-"""Batches that one question may name."""
+"""Maximum number of batches that one request may name."""
 
 
 class Wanted(msgspec.Struct, frozen=True, array_like=True):
@@ -35,7 +35,7 @@ class RecoverQuery(msgspec.Struct, frozen=True, tag=True):
     partition: Natural
     wanted: tuple[Wanted, ...]
     aligned_epoch: NaturalOrNone = -1
-    """The asking replica's `Holder.aligned_epoch`."""
+    """Leader epoch whose leader's log the requesting replica's log is a prefix of; -1 if none is known."""
 
 
 class Held(msgspec.Struct, frozen=True, array_like=True):
@@ -112,7 +112,7 @@ class VerifyFilesQuery(msgspec.Struct, frozen=True, tag=True):
 
 
 SUSPECTS_MAX: Final = 512
-"""The most damaged batches that one `DamageReply` names."""
+"""Maximum number of damaged batches that one `DamageReply` names."""
 
 
 class DamageQuery(msgspec.Struct, frozen=True, tag=True):
@@ -162,24 +162,24 @@ class ReplicaState(msgspec.Struct, frozen=True, tag="Standing"):
     log_start_offset: Natural
     log_end_offset: Natural
     epoch: NaturalOrNone
-    """The leader epoch of its log's end."""
+    """The leader epoch at the end of the replica's log."""
     partition_epoch: NaturalOrNone = 0
     """The partition epoch in the newest metadata that the answering broker has."""
     era: Natural = 0
     engine_ids: tuple[Natural, ...] = ()
-    """The ids under which this disk votes; none if it has forgotten what it promised."""
+    """The ids under which this disk votes; none if it has forgotten its promises."""
     is_leading: bool = False
     agreed_end: Natural = 0
-    """The end of what is agreed on, by its journal."""
+    """The end of the agreed offsets, according to the journal."""
     journal_end: Natural = 0
     """The end of the offsets that values in its journal take, agreed on or not."""
     top_position: Natural = 0
-    """The position behind the last slot of its journal."""
+    """The position behind the last slot of the journal."""
     position: Natural = 0
-    """The position behind the last batch of its log that names one, and `birth` is that batch's."""
+    """The position behind the last batch in the log that has one; `birth` belongs to the same batch."""
     birth: Natural = 0
     is_named: bool = True
-    """True if its log ends with that batch; a copied batch names no position."""
+    """True if the log ends with that batch; a copied batch has no position."""
     awaited: tuple[Natural, ...] = ()
     """The brokers whose answers about the damaged end of its log it waits for before it leads; none if it leads or
     follows."""
@@ -220,4 +220,4 @@ REPAIR_MESSAGES: Final = (
     VerifyFilesQuery,
     VerifyFilesReply,
 )
-"""All messages of this module: a peer node has to know them."""
+"""All messages of this module, which a peer node has to know."""

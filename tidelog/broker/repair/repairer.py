@@ -1,15 +1,15 @@
-"""Repairs what is damaged on this broker's disk, as soon as anybody finds it: a reader, a follower, the scrubber.
+"""Repairs what is damaged on this broker's disk, as soon as a reader, a follower or the scrubber finds it.
 
 Each damaged batch is taken from this broker's second copy, if the replica keeps one, else fetched from any other
-replica that has it whole, and put back in its place (CTRL's recovery of a leader-based log, FAST '18). What no other
-replica can give now is asked for again and again; until it comes, its offset is answered with an error, and nothing
-else is affected. Nothing is ever truncated, or skipped, because of a checksum.
+replica that has it undamaged, and written back in its place (CTRL's recovery of a leader-based log, FAST '18). A batch
+that no other replica can give now is requested again and again; until then reads of its offsets get an error, and
+nothing else is affected. No checksum error ever leads to truncation or to skipped records.
 
-One batch after the other, on the disk thread, between the flushes of its log: repairs are rare, and may take their
-time. What is not known, for its catalog row is lost too, is asked for by its offset alone. Then only what is committed
-is given, for below the high watermark all replicas have the same; or what two logs of one leader epoch have in common,
-for both are prefixes of that leader's. Else no follower could come back to an in-sync set that is too small without it:
-the high watermark would wait for the follower, and the follower for the high watermark.
+Batches are repaired one after the other, on the disk thread, between the flushes of the log: repairs are rare, and may
+take their time. A batch whose catalog row is lost too is requested by its offset alone. Then only a committed batch is
+given, since below the high watermark all replicas have the same; or one that two logs of one leader epoch have in
+common, since both are prefixes of that leader's log. Otherwise no follower could rejoin an in-sync set that is too
+small without it: the high watermark would wait for the follower, and the follower for the high watermark.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tidelog.storage.segment import Segment
 
 PAUSE_S = 0.5
 PAUSE_S_MAX = 5.0
-"""The longest pause between two attempts, in seconds, while nobody has a good copy."""
+"""Maximum seconds between two attempts, while no replica has a good copy."""
 
 logger = structlog.get_logger("tidelog.repair")
 
@@ -59,10 +59,10 @@ class Repairer:
         self._stats = stats
         self._damaged: dict[PartitionId, None] = {}
         self._news: dict[PartitionId, None] = {}
-        """The damaged partitions that were noticed since the last attempt."""
+        """The damaged partitions that were reported since the last attempt."""
         self._has_news = asyncio.Event()
         self._found_s: dict[PartitionId, dict[int, float]] = {}
-        """When each damaged range was first seen here, by its start (loop time)."""
+        """Time at which each damaged range was first seen (loop time), by the range's start, for each partition."""
         self.without_copy: dict[PartitionId, int] = {}
         """The number of damaged batches, by partition, of which none of the brokers that answered at the last attempt
         had a good copy."""
@@ -70,12 +70,12 @@ class Repairer:
         """The brokers that may have good copies, by partition, but could not be asked at the last attempt."""
 
     def noticed(self, partition_id: PartitionId) -> None:
-        """Notes that a partition has damage on this disk, and wakes `run`."""
+        """Reports that a partition has damage on this disk, and wakes `run`."""
         self._damaged[partition_id] = self._news[partition_id] = None
         self._has_news.set()
 
     def damaged_for_s(self) -> dict[PartitionId, float]:
-        """Returns the partitions that wait for a repair here, and for how many seconds the oldest of each has."""
+        """Returns the partitions that wait for a repair, each with the seconds since its oldest damage was found."""
         now_s = asyncio.get_running_loop().time()
         return {known: now_s - min(found.values()) for known, found in self._found_s.items() if found}
 
@@ -104,7 +104,7 @@ class Repairer:
                 again_s = loop.time() + pause_s
 
     async def _wait(self, seconds_max: float | None) -> None:
-        """Waits until damage is noticed, or until so many seconds have passed, if there is a bound."""
+        """Waits until damage is reported, or until `seconds_max` have passed, if that is not None."""
         try:
             async with asyncio.timeout(seconds_max):
                 await self._has_news.wait()
@@ -125,7 +125,7 @@ class Repairer:
 
     async def _attend_to(self, partition_id: PartitionId) -> bool:
         """Makes one attempt to repair a partition; returns True if damage is left. A replica without a role is not
-        repaired: its next role notices the damage again."""
+        repaired: when it gets a role, its damage is reported again."""
         holder = self._holder(partition_id)
         if holder is None or not holder.log.damage or holder.log.offline_reason is not None:
             return False
@@ -240,8 +240,8 @@ class Repairer:
 
 
 def _look_again(holder: Holder) -> None:
-    """Reads damaged ranges again, and forgets those that can be read now. The leader is told of these, since it may
-    wait for them."""
+    """Reads damaged ranges again, and removes what can be read now from the list of damage. The leader is informed,
+    since it may wait for these batches."""
     log = holder.log
     known = log.damaged_ranges()
     for damage in known[:WANTED_MAX]:
@@ -252,10 +252,11 @@ def _look_again(holder: Holder) -> None:
 
 
 def _identities(log: PartitionLog) -> dict[Identity, None]:
-    """Returns the identities of damaged batches, as far as the log knows them, and as many as one question can name."""
+    """Returns the identities of damaged batches, as far as the log knows them, at most as many as one request
+    can name."""
     ranges = log.damaged_ranges()[:WANTED_MAX]
     return {identity_at(log, max(damage.start, log.log_start_offset)): None for damage in ranges}
 
 
 def _nothing() -> None:
-    """Does nothing: there is no file to release."""
+    """Does nothing: the release function if no file was held."""

@@ -1,8 +1,8 @@
-"""The scrubber reads logs, journals, and facts in two copies: each is a target, read a piece at a time.
+"""What the scrubber reads: logs, journals, and facts in two copies. Each is a target, read a piece at a time.
 
-What is found damaged is mended where that can be done from this disk at once: a catalog row from its batch, one copy of
-facts from the other, or both from memory, a journal's entry from what the replica knows. All else is told to those who
-can ask other replicas, by the lists of damage that the logs keep, or by the journal's slot, which is faulty then.
+Damage is repaired at once if this disk suffices: a catalog row from its batch, one copy of facts from the other, or
+both from memory, a journal's entry from the state of the replica. Other damage is left in the logs' lists of damage, or
+as a faulty slot of the journal, for the parts that ask other replicas.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ from tidelog.storage.two_copies import COPY_BYTES
 
 PIECE_BYTES = 256 << 10
 REPAIR_S_MAX = 5.0
-"""For so long a journal's entry is waited for that only another replica can give; it may still come later."""
+"""Seconds of waiting for a journal entry that only another replica can give; it may still come later."""
 POLL_S = 0.1
 
 logger = structlog.get_logger("tidelog.repair")
 
 
 class Progress(NamedTuple):
-    """A step of a target came to this."""
+    """The result of one step of a target."""
 
     bytes_read: int
     has_finished: bool = False
-    """True if all was read: the next step begins anew."""
+    """True if everything was read: the next step begins again."""
     found: int = 0
-    """Damaged pieces, of whatever kind."""
+    """Number of damaged pieces of any kind."""
     left: int = 0
-    """The number of those damaged pieces that are not mended yet."""
+    """Number of these damaged pieces that are not repaired yet."""
 
 
 class Target(Protocol):
-    """Something that is read through, round and round."""
+    """Something that the scrubber reads completely, again and again."""
 
     @property
     def is_here(self) -> bool:
@@ -53,16 +53,16 @@ class Target(Protocol):
 
     @property
     def size(self) -> int:
-        """In bytes, about."""
+        """About the size in bytes."""
         ...
 
     async def step(self) -> Progress:
-        """Reads and verifies the next piece, and mends what can be. Raises `OSError`, `TidelogError`."""
+        """Reads and verifies the next piece, and repairs what this disk can. Raises `OSError`, `TidelogError`."""
         ...
 
 
 class Means(NamedTuple):
-    """Targets work with these."""
+    """The parts of a broker that targets need."""
 
     log_writer: LogWriter
     stats: Stats
@@ -75,8 +75,8 @@ async def read_piece(
     means: Means,
     may_append: Callable[[], bool] = lambda: True,
 ) -> Progress:
-    """Reads the next piece of a log, and makes its damaged catalog rows again. `may_append` is False while the log is
-    truncated. Raises as `Target.step`."""
+    """Reads the next piece of a log, and makes its damaged catalog rows again. `may_append` returns False while the log
+    is being truncated. Raises as `Target.step`."""
     piece = scrubber.begin(PIECE_BYTES)
     if piece is None:
         return Progress(0, has_finished=True)
@@ -95,7 +95,7 @@ async def read_piece(
 
 
 class LogTarget:
-    """The log of one replica. Its damage goes to the repairer."""
+    """The log of one replica as a scrubber target. Damaged batches are left to the `Repairer`."""
 
     def __init__(self, find: Callable[[], Holder | None], means: Means) -> None:
         self._find = find
@@ -111,7 +111,7 @@ class LogTarget:
         return 0 if holder is None else holder.log.log_bytes
 
     async def step(self) -> Progress:
-        """See `Target.step`."""
+        """Reads and verifies the next piece of the log. Raises `OSError`, `TidelogError`."""
         holder = self._find()
         if holder is None:
             return Progress(0, has_finished=True)
@@ -119,7 +119,8 @@ class LogTarget:
 
 
 class CopiesTarget:
-    """Facts in two copies. `mend` is called on the disk thread, by `perform`, and returns how many copies were bad."""
+    """Facts in two copies as a scrubber target. `mend` repairs bad copies and returns their number; it is called on the
+    disk thread, by `perform`."""
 
     size = 2 * COPY_BYTES
 
@@ -143,7 +144,7 @@ class CopiesTarget:
         return self._is_here()
 
     async def step(self) -> Progress:
-        """See `Target.step`."""
+        """Reads both copies, and repairs bad ones. Raises `OSError`, `TidelogError`."""
         if self._has_finished:
             self._has_finished = False
             return Progress(0, has_finished=True)
@@ -161,7 +162,7 @@ class CopiesTarget:
 
 
 class JournalDisk(Protocol):
-    """Owns a journal, for the log writer."""
+    """The disk of a Paxos replica, which writes its journal through the log writer."""
 
     @property
     def log(self) -> SlotStore: ...
@@ -170,18 +171,19 @@ class JournalDisk(Protocol):
 
 
 class JournalOwner(Protocol):
-    """The engine of a replica that votes."""
+    """The Paxos engine of a replica that votes."""
 
     @property
     def disk(self) -> JournalDisk: ...
 
     def write_anew(self, position: int | None) -> None:
-        """Puts a slot, or the floor (None), into the journal once more, as far as it is known; asks for the rest."""
+        """Writes a slot, or the floor (None), to the journal again, as far as it is known here; requests the rest from
+        other replicas."""
         ...
 
 
 class JournalTarget:
-    """The journal of a replica that votes."""
+    """The journal of a replica that votes, as a scrubber target."""
 
     def __init__(self, name: str, owner: JournalOwner, is_here: Callable[[], bool], means: Means) -> None:
         self._name = name
@@ -190,7 +192,7 @@ class JournalTarget:
         self._means = means
         self._scrubber = Scrubber(owner.disk.log.journal, owner.disk.log.journal.reader)
         self._known_lost: set[int] = set()
-        """Entries that have lost their rows as well, by where they begin."""
+        """Journal offsets of damaged entries that have lost their rows as well."""
 
     @property
     def is_here(self) -> bool:
@@ -201,7 +203,8 @@ class JournalTarget:
         return self._owner.disk.log.journal.log_bytes
 
     async def step(self) -> Progress:
-        """See `Target.step`."""
+        """Reads and verifies the next piece of the journal, and repairs damaged entries. Raises `OSError`,
+        `TidelogError`."""
         store = self._owner.disk.log
         progress = await read_piece(self._scrubber, store.journal, self._owner.disk, self._means)
         if not store.journal.damage or store.offline_reason is not None:
@@ -210,8 +213,8 @@ class JournalTarget:
         return progress._replace(found=progress.found + found, left=progress.left + left)
 
     async def _heal(self) -> tuple[int, int]:
-        """Has what is damaged written anew, and waits a while for what others have to give; returns how many entries
-        were damaged, and how many are."""
+        """Has damaged entries written again, and waits up to `REPAIR_S_MAX` for those that only other replicas have;
+        returns how many entries were damaged, and how many still are."""
         store, stats = self._owner.disk.log, self._means.stats
         lost = store.take_damage()
         rowless = len(store.journal.damaged_ranges())
@@ -236,8 +239,8 @@ class JournalTarget:
         return len(lost) + rowless, len(left) + await self._give_up(store)
 
     async def _give_up(self, store: SlotStore) -> int:
-        """Has the journal give up segments in which entries have lost their rows, too, once nobody needs those; returns
-        how many such ranges are left."""
+        """Has the journal delete segments in which entries have lost their rows, too, once nothing needs these entries;
+        returns how many such ranges are left."""
         loop = asyncio.get_running_loop()
         give_up_s = loop.time() + REPAIR_S_MAX
         while (ranges := store.journal.damaged_ranges()) and self.is_here and loop.time() < give_up_s:
@@ -253,7 +256,7 @@ class JournalTarget:
         return len(store.journal.damaged_ranges())
 
     def _tell_of_lost_rows(self, store: SlotStore) -> None:
-        """Says once of each that could not be given up what it means."""
+        """Logs an error, once for each damaged range that could not be given up."""
         starts = {damage.start for damage in store.journal.damaged_ranges()}
         if starts - self._known_lost:
             logger.error(
@@ -266,7 +269,7 @@ class JournalTarget:
 
 
 def metainfo_target(name: str, find: Callable[[], Holder | None], means: Means) -> CopiesTarget:
-    """Returns the target of a replica's metainfo."""
+    """Returns the scrubber target of a replica's metainfo."""
 
     def mend() -> int:
         holder = find()
@@ -280,7 +283,7 @@ def metainfo_target(name: str, find: Callable[[], Holder | None], means: Means) 
 
 
 def journal_metainfo_target(name: str, owner: JournalOwner, is_here: Callable[[], bool], means: Means) -> CopiesTarget:
-    """Returns the target of what a replica that votes remembers besides its journal."""
+    """Returns the scrubber target of a voting replica's metainfo, which its journal stores."""
 
     async def perform(call: Callable[[], None]) -> None:
         await means.log_writer.exclusively(owner.disk, call)

@@ -1,10 +1,10 @@
-"""The background scrubber: reads all that this broker keeps through, in rounds, so that what rots unread is found while
-another replica can still repair it (as ZFS, Ceph and TigerBeetle do): logs, journals, the metadata log with its
-snapshots, and facts in two copies (`scrub_targets`).
+"""The background scrubber: reads everything that this broker stores, in rounds, so that rot is found while another
+replica can still repair it (as ZFS, Ceph and TigerBeetle do): logs, journals, the metadata log with its snapshots, and
+facts in two copies (`scrub_targets`).
 
-A round is half of `log.scrub.period.ms` long, whatever there is to read: so no byte stays unread for longer than the
-period, and the load is the same all the time. Pieces are small, are read on the disk thread in turn with the flushes,
-and give way to these: while producers wait for the disk the scrubber waits too, until it is late by a good part of a
+A round takes half of `log.scrub.period.ms`, however much there is to read: so no byte stays unread for longer than the
+period, and the load is even. Pieces are small, are read on the disk thread in turn with the flushes,
+and give way to them: while producers wait for the disk the scrubber waits too, until it is late by a good part of a
 round. It never reads faster than `log.scrub.io.max.bytes.per.second`.
 """
 
@@ -22,15 +22,15 @@ from tidelog.config.schema import BrokerConfig
 from tidelog.model.errors import TidelogError
 
 IDLE_S_MAX = 5.0
-"""How soon something to read is looked for where there was nothing: no logs, or none with anything durable."""
+"""Maximum seconds until the next look for something to read, when there was no log, or none with durable data."""
 LATE_MAX = 0.1
-"""The part of a round's time by which the scrubber may be late before it stops giving way to others."""
+"""The part of a round's time by which the scrubber may be late before it stops giving way to flushes."""
 
 logger = structlog.get_logger("tidelog.repair")
 
 
 class BackgroundScrubber:
-    """Scrubs one broker. `run` is its task; `targets` are what is here at the time, by name."""
+    """The scrubber of one broker. `run` is its task; `targets` returns what is stored now, by name."""
 
     def __init__(
         self,
@@ -45,13 +45,13 @@ class BackgroundScrubber:
         self._bytes_per_s = config.log_scrub_io_max_bytes_per_second
         self._stats = stats
         self._verified_s: dict[str, float] = {}
-        """When each of them was last read through, or first seen (loop time)."""
+        """Time at which each target was last read completely, or first seen (loop time), by name."""
         self._begun_s = 0.0
         self._bytes_total = self._bytes_done = 0
-        """The bytes of this round: of all that is to be read, and of what was read."""
+        """Bytes of this round: of all targets, and of what was read so far."""
 
     def oldest_s(self) -> float:
-        """For how long the log that was not read through for longest has not been, in seconds; 0 without logs."""
+        """Returns the seconds since the target that has waited longest was last read completely; 0 without targets."""
         now_s = asyncio.get_running_loop().time()
         return max((now_s - verified_s for verified_s in self._verified_s.values()), default=0.0)
 
@@ -61,7 +61,7 @@ class BackgroundScrubber:
             await self._round()
 
     async def _round(self) -> None:
-        """All that is here now, that of the longest standing first."""
+        """Reads all present targets once, those first that have waited longest."""
         self._begun_s = asyncio.get_running_loop().time()
         targets = self._targets()
         self._verified_s = {name: self._verified_s.get(name, self._begun_s) for name in targets}
@@ -73,7 +73,7 @@ class BackgroundScrubber:
             await asyncio.sleep(min(self._round_s, IDLE_S_MAX))
 
     async def _scrub(self, name: str, target: Target) -> None:
-        """Reads one of them to its end."""
+        """Reads one target to its end, piece by piece."""
         has_finished = False
         while not has_finished:
             await self._give_way()
@@ -95,12 +95,12 @@ class BackgroundScrubber:
 
     @property
     def _due_s(self) -> float:
-        """When the next piece is due."""
+        """Loop time at which the next piece is due."""
         share = min(self._bytes_done / self._bytes_total, 1.0) if self._bytes_total else 0.0
         return self._begun_s + share * self._round_s
 
     async def _give_way(self) -> None:
-        """While others wait for the disk."""
+        """Waits while flushes are under way, unless the scrubber is too late."""
         try:
             async with asyncio.timeout_at(self._due_s + LATE_MAX * self._round_s):
                 await self._log_writer.idle()

@@ -1,9 +1,9 @@
-"""Verifying one replica while it serves: every batch below the high watermark is read and checked, a range at a time;
-what was given up is passed over, for replicas may hold different things there.
+"""Verifying one replica while it serves: every batch below the high watermark is read and checked, a range of offsets
+at a time. Offsets that an operator has given up are skipped, for replicas may hold different batches there.
 
-The answer tells what is damaged, and a checksum of what the catalog names there. Two replicas with the same checksum of
-a range hold the same batches in it, or know what they should hold; so a few bytes for each range compare a whole
-partition. What is found damaged is repaired as after any other reading; whoever asks again later sees that.
+The answer has the damaged offsets, and a checksum over the digests in the catalog. Two replicas with the same checksum
+of a range hold the same batches in it, or know what they should hold; so a few bytes for each range compare a whole
+partition. Damage is repaired as after any other read; a later request shows the result.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from tidelog.transport.peer import Lane
 
 PIECE_BYTES = 256 << 10
 RANGE_BYTES = 8 << 20
-"""The bytes that one question has read at most, and that are read at a time."""
+"""Bytes that one request verifies, at most about."""
 RANGE_S_MAX = 2.0
 ANSWER_S_MAX = 20.0
 
 
 @dataclass(slots=True)
 class _Range:
-    """The batches that were found in a range so far."""
+    """The catalog rows of the batches that were verified in a range so far."""
 
     next_offset: int
     size: int = 0
     rows: list[Row] = field(default_factory=list)
 
     def take(self, rows: list[Row], end: int) -> bool:
-        """Adds batches; False when the end is reached."""
+        """Adds batches that begin before `end`; returns False when `end` is reached."""
         for row in rows:
             if row.base_offset >= end:
                 return False
@@ -51,7 +51,7 @@ class _Range:
 
 
 class Verifier:
-    """Verifies replicas, on this broker and on others. `holder` finds what this broker has of a partition."""
+    """Verifies replicas, on this broker and on others. `holder` returns this broker's replica of a partition."""
 
     def __init__(
         self, node_id: int, holder: Callable[[PartitionId], Holder | None], log_writer: LogWriter, peers: Peers
@@ -62,7 +62,8 @@ class Verifier:
         self._peers = peers
 
     async def verify(self, node_id: int, asked: VerifyQuery) -> VerifyReply:
-        """Verifies the replica on any broker. Raises `NotFound`, `LeaderNotAvailable`, and as `PeerNode.request`."""
+        """Verifies a range of the replica on any broker. Raises `NotFound`, `LeaderNotAvailable`, and as
+        `PeerNode.request`."""
         if node_id == self._node_id:
             return await self.answer(asked)
         answer = await self._peers.request(node_id, asked, deadline_s=ANSWER_S_MAX, lane=Lane.DATA)
@@ -70,7 +71,8 @@ class Verifier:
         return answer.message
 
     async def answer(self, asked: VerifyQuery) -> VerifyReply:
-        """Verifies the replica on this broker. Raises `NotFound`, `LeaderNotAvailable`, `OSError`, `Overloaded`."""
+        """Verifies a range of the replica on this broker. Raises `NotFound`, `LeaderNotAvailable`, `OSError`,
+        `Overloaded`."""
         holder = self._holder(PartitionId(TopicId(asked.topic_id), asked.partition))
         if holder is None:
             raise NotFound(f"broker {self._node_id} has no replica of this partition, or could not open it")
@@ -99,7 +101,8 @@ class Verifier:
         )
 
     async def _make_durable(self, holder: Holder, end: int) -> None:
-        """Only what is durable is read. A log that nobody waits for may lag by a second; one that is offline stays."""
+        """Flushes the log up to `end`, since only durable batches are verified, and waits at most `RANGE_S_MAX`. A log
+        that is offline is left as it is."""
         if holder.log.durable_offset < end and holder.log.offline_reason is None:
             self._log_writer.submit(holder)
             with suppress(TimeoutError):
@@ -107,7 +110,7 @@ class Verifier:
                     await self._log_writer.at_rest(holder.log)
 
     async def _read(self, holder: Holder, start: int, end: int) -> _Range:
-        """Some of it, but at least one batch; damage that has lost its identity is passed over."""
+        """Verifies part of the range, but at least one batch. Damage without a catalog row is skipped."""
         found, scrubber = _Range(start), Scrubber(holder.log, holder.log.reader, start, with_rows=False)
         give_up_s = asyncio.get_running_loop().time() + RANGE_S_MAX
         goes_on = start < end

@@ -1,8 +1,8 @@
-"""Verifying what a broker keeps besides logs while it serves: journals, the metadata log, snapshots, facts in two
-copies.
+"""Verifying everything that a broker stores besides partition logs, while it serves: journals, the metadata log,
+snapshots, facts in two copies.
 
-Each is read through by a scrubber's target of its own, which mends what it can. One question has as many of them read
-as take no longer than `ANSWERED_S`, but one at least; whoever asks goes on behind the last name.
+Each is read completely as a target of the scrubber, which repairs what it can. One request verifies targets in the
+order of their names until `ANSWERED_S` have passed, but at least one; the next request continues behind the last name.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from tidelog.transport.peer import Lane
 
 ANSWERED_S = 2.0
 READ_S_MAX = 40.0
-"""For so long one of them may be read, waiting for repairs included."""
+"""Seconds that one target may be read, waiting for repairs included."""
 ANSWER_S_MAX = READ_S_MAX + 2 * ANSWERED_S
 
 
 class FilesVerifier:
-    """Verifies one broker. `targets` are what its scrubber reads."""
+    """Verifies the files of one broker. `targets` returns what its scrubber reads."""
 
     def __init__(self, node_id: int, targets: Callable[[], Mapping[str, Target]], peers: Peers) -> None:
         self._node_id = node_id
@@ -32,7 +32,8 @@ class FilesVerifier:
         self._is_reading = False
 
     async def verify(self, node_id: int, asked: VerifyFilesQuery) -> VerifyFilesReply:
-        """Asks any broker. Raises `Overloaded`, and as `PeerNode.request`."""
+        """Verifies files of any broker, from the first name after `asked.after` on. Raises `Overloaded`, and as
+        `PeerNode.request`."""
         if node_id == self._node_id:
             return await self.answer(asked)
         answer = await self._peers.request(node_id, asked, deadline_s=ANSWER_S_MAX, lane=Lane.DATA)
@@ -40,7 +41,8 @@ class FilesVerifier:
         return answer.message
 
     async def answer(self, asked: VerifyFilesQuery) -> VerifyFilesReply:
-        """Reads what is here. Raises `Overloaded` while it does so for somebody else."""
+        """Verifies files of this broker, from the first name after `asked.after` on. Raises `Overloaded` while another
+        such request is being answered."""
         if self._is_reading:
             raise Overloaded(f"broker {self._node_id} is being verified for somebody else; try again")
         self._is_reading = True

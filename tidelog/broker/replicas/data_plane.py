@@ -1,7 +1,7 @@
-"""The data of a broker's partitions: it leads and follows them, repairs and scrubs. The parts meet here.
+"""The data plane of a broker: it leads and follows partitions, repairs and scrubs them. It connects these parts:
 
 metadata -> Replicas -> the roles of each topic's commit protocol (`broker.isr.runtime`, `broker.paxos.runtime`)
-something is damaged -> Repairer, with other replicas' copies
+damage -> Repairer, with other replicas' copies
 """
 
 from __future__ import annotations
@@ -43,54 +43,55 @@ from tidelog.model.ids import PartitionId, TopicId
 RUNTIMES: Final[Mapping[str, Callable[[ProtocolContext], ProtocolRuntime]]] = MappingProxyType(
     {ISR: IsrRuntime, PAXOS: PaxosRuntime}
 )
-"""The commit protocols that topics may have, as a broker does its part in them."""
+"""The broker's side of each commit protocol that topics may have, by its name."""
 
 
 class ReplicaHost(Protocol):
-    """The broker, as far as its replicas know it."""
+    """The parts of a broker that its replicas use."""
 
     @property
     def image(self) -> ClusterImage: ...
 
     def own_epoch(self) -> int:
-        """Returns the epoch of its registration."""
+        """Returns the epoch of this broker's registration (broker epoch)."""
         ...
 
     def is_admitted(self, image: ClusterImage) -> bool:
-        """Returns True if an image has this very process as its node's broker."""
+        """Returns True if a metadata image has this very process registered as its node's broker."""
         ...
 
     async def in_force(self, position: int) -> bool:
-        """Waits a while until this broker is in line with the metadata up to a position; False if it is not."""
+        """Returns True when this broker has applied the metadata up to a position; False if that takes too long."""
         ...
 
     def on_metadata_applied(self) -> None:
-        """Is called when this broker is in line with more of the metadata."""
+        """Called when this broker has applied more of the metadata."""
         ...
 
     def on_topic_removed(self, topic_id: TopicId) -> None:
-        """Is called when nothing is left here of a deleted topic."""
+        """Called when nothing of a deleted topic is left on this broker's disk."""
         ...
 
     def on_failed(self) -> None:
-        """Is called when a role ended with an error that nobody foresaw."""
+        """Called when a replica's task has failed with an unexpected error."""
         ...
 
 
 class WaitingPartition(NamedTuple):
-    """A partition that waits for repairs on this broker. A position that its election waits for counts as a range."""
+    """A partition that waits for repairs on this broker. `damaged_ranges` also counts journal positions that its
+    election waits for."""
 
     damaged_ranges: int
     without_copy: int
-    """The number of those ranges of which no broker that could be asked had a good copy."""
+    """Number of those ranges of which no broker that answered had a good copy."""
     seconds: float
-    """The seconds for which the oldest of them has waited."""
+    """Seconds that the oldest of these ranges has waited."""
     awaited: frozenset[int]
-    """The brokers that could not be asked, or have not said what they have."""
+    """Node ids of brokers that could not be asked, or have not answered yet."""
 
 
 class DataPlane:
-    """The data of one broker's partitions. `tasks` run from when the metadata is open; `close` when they have ended."""
+    """The data of one broker's partitions. Run `tasks` once the metadata is open; call `close` when they have ended."""
 
     def __init__(self, resources: Resources, channel: ControllerChannel, host: ReplicaHost) -> None:
         self._resources = resources
@@ -99,7 +100,7 @@ class DataPlane:
         self._throttle = Throttle(node_id, config, clock, stats)
         self._logs = ReplicaLogs(resources.manager, clock, stats, log_writer, self._damaged)
         self.copies = Copies(self._holder, self._may_deny, host.own_epoch, peers)
-        """Answers other brokers' questions about damaged batches."""
+        """Copies of damaged batches: answers other brokers' requests, and sends this broker's."""
         self._repairer = Repairer(node_id, self._holder, lambda: host.image, self.copies, log_writer, stats)
         context = ProtocolContext(
             node_id=node_id,
@@ -143,14 +144,14 @@ class DataPlane:
         self.remains_finder = RemainsFinder(node_id, self._replica_state, lambda: host.image, peers)
 
     def tasks(self) -> dict[str, Coroutine[Any, Any, None]]:
-        """Returns the tasks that keep this broker in line with the metadata."""
+        """Returns the tasks that keep this broker's replicas in line with the metadata, by name."""
         tasks = {"replicas": self.replicas.run(), "openings": self._logs.openings.run(), "removal": self._removal.run()}
         for protocol in self.protocols.values():
             tasks |= protocol.tasks()
         return {**tasks, "repairs": self._repairer.run()}
 
     def targets(self) -> dict[str, Target]:
-        """Returns all that is here to be verified."""
+        """Returns everything on this broker that is to be scrubbed or verified, by name."""
         replicas = replica_targets(self.replicas.holders, self._journals, self._means)
         return {**replicas, **self._others(self._means)}
 
@@ -164,7 +165,8 @@ class DataPlane:
     def upkeep(
         self, mark_metadata: Callable[[], None], others: Callable[[Means], Mapping[str, Target]]
     ) -> dict[str, Coroutine[Any, Any, None]]:
-        """Returns the tasks that work by the clock, once the broker serves. `others` are to be scrubbed as well."""
+        """Returns the periodic tasks, to be started when the broker serves. `others` returns further scrubber
+        targets."""
         self._others = others
 
         def mark_others() -> None:
@@ -183,7 +185,7 @@ class DataPlane:
         return {"housekeeping": housekeeper.run(), "scrubbing": self.scrubber.run()}
 
     def follow(self, image: ClusterImage) -> None:
-        """Follows the metadata to a newer image."""
+        """Takes a newer metadata image, which the tasks apply."""
         self._resources.stats.traffic.keep(image.topics)
         self._throttle.follow(image)
         self.replicas.follow(image)
@@ -196,26 +198,26 @@ class DataPlane:
     # -- what is here -----------------------------------------------------------------------------------------------
 
     def unfit(self) -> tuple[UnfitReplica, ...]:
-        """Replicas here that the cluster should not count on."""
+        """Returns this broker's replicas that the cluster should not count on, with reasons."""
         return self.replicas.unfit()
 
     def lost(self) -> tuple[LostReplica, ...]:
-        """Replicas here whose logs are gone."""
+        """Returns this broker's replicas whose logs are lost."""
         return self.replicas.lost()
 
     @property
     def opening(self) -> int:
-        """Partitions whose logs are to be opened here, and are not yet."""
+        """Number of partitions whose logs are being opened on this broker, or wait for it."""
         return len(self._logs.openings.asked)
 
     @property
     def damaged_ranges(self) -> int:
-        """Ranges of offsets that are known to be damaged on this broker's disk, and not repaired yet."""
+        """Number of offset ranges on this broker's disk that are known to be damaged and not repaired yet."""
         return sum(len(holder.log.damaged_ranges()) for holder in self.replicas.holders.values())
 
     def waiting(self) -> dict[tuple[str, int], WaitingPartition]:
-        """Returns the partitions of which something is damaged here, or that cannot elect a leader here for what others
-        have lost, by topic and number."""
+        """Returns the partitions that wait for repairs here, or whose election on this broker waits for values that
+        others have lost, by topic and partition number."""
         repairs, damaged_s = self._repairer, self._repairer.damaged_for_s()
         elections: dict[PartitionId, WaitingElection] = {}
         for protocol in self.protocols.values():
@@ -235,7 +237,7 @@ class DataPlane:
         return partitions
 
     def local_copy(self, partition_id: PartitionId) -> LocalCopy | None:
-        """Returns this broker's copy of a partition, leader or not; None if it holds none, or cannot open it."""
+        """Returns this broker's copy of a partition, leader or not; None if it has none, or cannot open it."""
         replica = self.replicas.readable.get(partition_id)
         if replica is None:
             return None
@@ -243,8 +245,8 @@ class DataPlane:
         return LocalCopy(replica, resources.node_id, resources.purgatory, resources.stats, is_leading)
 
     def any_copy(self, partition_id: PartitionId) -> ReadHandle | None:
-        """Returns `local_copy` for who would take another as well: a log that stands in for a lost one is none while
-        somebody leads, and else is one only of what it has."""
+        """Returns `local_copy` for a reader that would accept another replica's copy as well. A log that replaces a
+        lost one is not returned while the partition has a leader; without a leader, reads at its end are refused."""
         copy, newest = self.local_copy(partition_id), self.replicas.newest(partition_id)
         if copy is None or copy.replica.log.stands_in_since is UNSET:
             return copy
@@ -266,7 +268,7 @@ class DataPlane:
         return newest is not None and may_deny(holder.log, newest[0].info, self._resources.node_id)
 
     def _damaged(self, partition_id: PartitionId) -> None:
-        """Has the repairer look at a log, since something of it is damaged."""
+        """Reports a partition with damage to the repairer."""
         self._repairer.noticed(partition_id)
 
     def _newest(self, partition_id: PartitionId) -> tuple[Assignment, ClusterImage] | None:

@@ -1,14 +1,16 @@
-"""A broker that is about to stop hands over what it leads, without an outcome that is unknown. Pure.
+"""The handover of partitions by a broker that is about to stop, so that no produce request ends with an unknown
+outcome. Pure.
 
-After Kafka's controlled shutdown: another replica in sync, or another live voter, leads before this broker ends, which
-stays a good follower meanwhile. Kafka's clients find the new leader by themselves; ours need not notice:
+After Kafka's controlled shutdown: another in-sync replica, or another live voter, becomes leader before this broker
+ends, which stays a follower meanwhile. Clients find the new leader by themselves, and requests that wait here are
+answered:
 
-    led -> held: nothing new is appended -> settled: what was appended is committed -> the controller is asked
-        -> another leads: what was held goes on there
+    led -> held: nothing new is appended -> settled: everything appended is committed -> the controller is asked
+        -> another broker leads: the held requests continue there
 
-A partition is held for `HOLD_S_MAX` at most, and for so long only if a commit takes so long: then its requests go on
-here, and it is tried again. One without anybody to lead it is waited for if a live replica may yet come in sync. All of
-it ends at `HAND_OVER_S_MAX`: what is led then is given up with the broker, as if it had failed.
+A partition is held for `HOLD_S_MAX` at most, and for so long only if a commit takes so long: then its requests continue
+here, and the handover is tried again. One without a possible leader is waited for if a live replica may yet come in
+sync. All of it ends at `HAND_OVER_S_MAX`: partitions led then fail over as if the broker had crashed.
 """
 
 from __future__ import annotations
@@ -19,39 +21,39 @@ from typing import Final, NamedTuple
 from tidelog.model.ids import PartitionId
 
 HOLD_S_MAX: Final = 2.0
-"""How long a produce request may wait for the change of its leader, beside its own deadline."""
+"""Seconds that a produce request may wait for the change of its leader, besides its own deadline."""
 RETRY_S: Final = 0.5
 HAND_OVER_S_MAX: Final = 5.0
 HELD_MAX: Final = 256
-"""Partitions that are handed over together; so many are opened anew in less than a held request can wait."""
+"""Maximum number of partitions that are held at once: other brokers can take over so many within `HOLD_S_MAX`."""
 
 
 class Led(NamedTuple):
-    """A partition that this broker leads, as things stand."""
+    """The state of a partition that this broker leads."""
 
     partition_id: PartitionId
     leader_epoch: int
     has_heir: bool
-    """True if another replica may lead at once."""
+    """True if another replica can become leader at once."""
     may_get_heir: bool
-    """True if another replica's broker is live, and may yet come in sync."""
+    """True if another replica's broker is live, so that it may yet come in sync."""
     is_settled: bool
-    """True if all that was appended here is committed."""
+    """True if everything appended on this broker is committed."""
 
 
 class Step(NamedTuple):
-    """The steps to be done now, in this order."""
+    """The actions to take now, in this order."""
 
     go_on: tuple[PartitionId, ...]
-    """Partitions that append again."""
+    """Partitions whose appends are resumed."""
     hold: tuple[PartitionId, ...]
-    """Partitions that append nothing from now on."""
+    """Partitions whose appends are stopped."""
     ask: tuple[Led, ...]
-    """Partitions for which the controller is asked to name other leaders."""
+    """Partitions for which the controller is asked to elect other leaders."""
 
 
 class HandOver:
-    """Decides for one broker that stops."""
+    """Decides what a stopping broker does next with each partition that it leads."""
 
     def __init__(self, now_s: float) -> None:
         self._ends_s = now_s + HAND_OVER_S_MAX
@@ -60,14 +62,14 @@ class HandOver:
         self._hopeless: dict[PartitionId, None] = {}
 
     def is_over(self, led: Sequence[Led], now_s: float) -> bool:
-        """Returns True if nothing is left that can be handed over, or no time."""
+        """Returns True if no partition is left that can be handed over, or the time is up."""
         return now_s >= self._ends_s or not any(self._is_open(partition) for partition in led)
 
     def _is_open(self, partition: Led) -> bool:
         return (partition.has_heir or partition.may_get_heir) and partition.partition_id not in self._hopeless
 
     def step(self, led: Sequence[Led], now_s: float) -> Step:
-        """Returns what follows from what is led now."""
+        """Returns the actions that follow from the partitions that are led now."""
         by_id = {partition.partition_id: partition for partition in led}
         self._held_since = {held: since_s for held, since_s in self._held_since.items() if held in by_id}
         go_on = tuple(
@@ -96,8 +98,8 @@ class HandOver:
         ]
 
     def refused(self, partition_ids: Collection[PartitionId], now_s: float) -> tuple[PartitionId, ...]:
-        """Gives up partitions for which the controller has nobody: all others that might lead are about to stop, too.
-        Returns those that go on here."""
+        """Gives up partitions for which the controller has found no other leader, since all candidates are about to
+        stop, too. Returns them, so that their appends are resumed."""
         for partition_id in partition_ids:
             self._hopeless[partition_id] = None
             self._release(partition_id, now_s)
@@ -108,5 +110,5 @@ class HandOver:
         self._not_before[partition_id] = now_s + RETRY_S
 
     def end(self) -> tuple[PartitionId, ...]:
-        """Returns what is held still, to go on here."""
+        """Returns the partitions that are still held, so that their appends are resumed."""
         return tuple(self._held_since)

@@ -1,4 +1,4 @@
-"""Carries out what `hand_over` decides: holds the partitions' intakes, looks whether they are settled, asks."""
+"""Carries out the decisions of `hand_over`: stops and resumes appends, checks commits, and asks the controller."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ logger = structlog.get_logger("tidelog.broker")
 
 
 class LeadingHost(Protocol):
-    """The broker, as far as handing over knows it."""
+    """The parts of a broker that the handover uses."""
 
     @property
     def node_id(self) -> NodeId: ...
@@ -40,16 +40,16 @@ class LeadingHost(Protocol):
 
     @property
     def partitions(self) -> Mapping[PartitionId, LedPartition]:
-        """The partitions that this broker leads and could open."""
+        """The partitions that this broker leads, and whose logs are open."""
         ...
 
     def own_epoch(self) -> int:
-        """Returns the epoch of its registration."""
+        """Returns the epoch of this broker's registration (broker epoch)."""
         ...
 
 
 class HandingOver:
-    """The handing over of all that one broker leads; `run` it once."""
+    """Hands over all partitions that one broker leads; `run` it once."""
 
     def __init__(self, host: LeadingHost, channel: ControllerChannel) -> None:
         self._host = host
@@ -58,8 +58,8 @@ class HandingOver:
         self._infos: list[tuple[PartitionId, PartitionInfo, bool]] = []
 
     async def run(self) -> None:
-        """Returns when other brokers lead all that they can, or when there is no time left for that; at once at a
-        feature level at which the controller may not know how."""
+        """Returns when other brokers lead all partitions that they can, or when the time is up; at once at a feature
+        level at which the controller may not support the handover."""
         if self._host.image.level < HAND_OVER_LEVEL:
             return
         now_s = asyncio.get_running_loop().time
@@ -124,7 +124,7 @@ class HandingOver:
 
 
 def _led_in(image: ClusterImage, node_id: NodeId) -> list[tuple[PartitionId, PartitionInfo, bool]]:
-    """Returns what this broker leads, and whether any other replica lives."""
+    """Returns the partitions that this broker leads, each with True if a broker of another replica is live."""
     live = [broker.node_id for broker in image.live_brokers if broker.node_id != node_id]
     return [
         (PartitionId(topic.topic_id, info.partition), info, any(node in live for node in info.replicas))

@@ -1,8 +1,9 @@
-"""A broker's periodic work: it marks idle logs, checkpoints metainfo, applies retention, forgets silent producers.
+"""A broker's periodic work: it writes durable marks to idle logs, checkpoints metainfo, applies retention, and forgets
+silent producers.
 
-A mark or a checkpoint that never happens costs a longer look at the next start. Marks do more: what a log's last row
-does not vouch for looks torn if it rots, and would be truncated. So followers' logs are marked as leaders' are; their
-checkpoints matter only to who is started again and leads at once, and come less often.
+Without a mark or a checkpoint the next start has more to read. Marks do more: an entry at the log's end that no mark
+covers would look torn if it rotted, and be truncated. So followers' logs are marked as leaders' are; their
+checkpoints matter only to a broker that is started again and leads at once, and are written less often.
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ MARK_INTERVAL_S = 0.5
 MARKS_AT_A_TIME = 64
 CHECKED_AT_A_TIME = 64
 CHECKPOINT_INTERVAL_S = 5.0
-"""Kafka's `replica.high.watermark.checkpoint.interval.ms`."""
+"""Seconds between checkpoints (Kafka's `replica.high.watermark.checkpoint.interval.ms`)."""
 FOLLOWER_CHECKPOINTS = 12
-"""The interval of followers' checkpoints, in rounds: one round in so many covers followers' logs, too."""
+"""Checkpoint rounds after which followers' logs are included once."""
 
 logger = structlog.get_logger("tidelog.housekeeping")
 
 
 class Housekeeper:
-    """Looks after one broker's replicas, whichever there are at the time: those that lead, and the others."""
+    """The periodic work on one broker's replicas."""
 
     def __init__(
         self,
@@ -44,7 +45,8 @@ class Housekeeper:
         clock: ClusterTime,
         mark_others: Callable[[], None],
     ) -> None:
-        """`partitions` are led here, and are among the `holders`; `mark_others` marks what is no partition's log."""
+        """`partitions` are the led ones of the `holders`; `mark_others` writes durable marks to logs that are no
+        partition's."""
         self._partitions = partitions
         self._holders = holders
         self._log_writer = log_writer
@@ -54,7 +56,7 @@ class Housekeeper:
         self._checkpoints = 0
 
     async def run(self) -> None:
-        """Works until cancelled."""
+        """Runs the periodic work until cancelled."""
         time_s = asyncio.get_running_loop().time
         retention_interval_s = self._config.log_retention_check_interval_ms / 1000
         next_checkpoint_s = time_s() + CHECKPOINT_INTERVAL_S
@@ -71,8 +73,8 @@ class Housekeeper:
                 next_retention_s = time_s() + retention_interval_s
 
     async def _mark_logs(self) -> None:
-        """Marks the logs that are at rest. A mark may have to open its file, so others have their turn between a
-        few."""
+        """Writes durable marks to logs that have none at their end. A mark may have to open its file, so other tasks
+        get to run after every few logs."""
         for number, holder in enumerate(list(self._holders.values()), start=1):
             log = holder.log
             if log.marked != log.tail.durable and holder.is_readable:
@@ -98,7 +100,8 @@ class Housekeeper:
                 logger.warning("metainfo checkpoint failed", partition=str(key), error=str(error))
 
     def _apply_retention(self) -> None:
-        """Deletes what retention keeps no longer; nothing while the time is in doubt."""
+        """Deletes segments that retention does not keep any more, and forgets silent producers; does nothing while the
+        clock cannot be trusted."""
         if not self._clock.may_delete:
             return
         now_ms = self._clock.wall_ms()

@@ -1,17 +1,17 @@
-"""Removing from the disk what this broker holds no more: deleted topics, and replicas that have been reassigned.
+"""Removing from the disk what this broker no longer holds: deleted topics, and replicas that were reassigned.
 
-Only ever on the metadata's word, and never because the metadata is silent: a directory of a topic that it does not know
-may be all that is left of a damaged metadata log. What it says is final. A topic id that was deleted never comes back.
-A partition's replica is taken from this broker only when all replicas that it shall have are in sync, or with the move
-that brought it; should it be given back, it comes as a follower that is not in sync, in a later leader epoch, and what
-its earlier log had told the leader counts for nothing.
+Only because the metadata says so, never because it does not mention something: a directory of an unknown topic may be
+all that is left of a damaged metadata log. A deleted topic id never comes back. A partition's replica is removed from
+this broker only when all its target replicas are in sync, or together with the reassignment that brought it; should it
+come back, it is a follower that is not in sync, in a later leader epoch, and what the earlier log acknowledged does not
+count.
 
-A directory loses its name first, durably: from then on nothing is left here that is taken for a log. Its files go
-afterwards, on the disk threads, one directory at a time (`run`), while the broker goes on; so do those that a process
-of before has left (`begin`).
+A directory is renamed first, durably: from then on nothing takes it for a log. Its files are removed afterwards, on the
+disk threads, one directory at a time (`run`), while the broker serves; so are those that an earlier process has left
+(`begin`).
 
-While it runs, a broker removes logs as they leave its hands. What left them while it was down it finds by looking at
-its directories once, as soon as the image has its own registration: an older one may speak of the replicas of the past.
+While it runs, a broker removes logs as soon as it no longer holds them. Replicas that were reassigned while it was down
+are found by one look at its directories, when the image has this process registered: an older image may be outdated.
 """
 
 from __future__ import annotations
@@ -32,35 +32,34 @@ logger = structlog.get_logger("tidelog.broker")
 
 
 class Removal:
-    """Removes one broker's replicas that it holds no more. A removal that the disk refuses is tried again at the next
-    change of the image, or at the next start.
-    """
+    """Removes replicas that one broker no longer holds. A removal that the disk refuses is tried again at the next
+    change of the metadata image, or at the next start."""
 
     def __init__(
         self, node_id: NodeId, manager: LogManager, log_writer: LogWriter, removed: Callable[[TopicId], None]
     ) -> None:
-        """`removed` is called with each deleted topic of which nothing is left here."""
+        """`removed` is called with each deleted topic of which nothing is left on this disk."""
         self._node_id = node_id
         self._manager = manager
         self._log_writer = log_writer
         self._removed = removed
         self._gone: dict[TopicId, None] = {}
         self._unheld: dict[PartitionId, None] = {}
-        """The stored replicas that were not assigned to this broker when that was last looked at."""
+        """The replicas on the disk that were not assigned to this broker at the last look."""
         self._has_looked = False
         self._aside: dict[str, TopicId | None] = {}
-        """Directories without a name, and the topic of which nothing is left with the last of them."""
+        """Renamed directories to remove, each with the topic that is gone when it is removed, or None."""
         self._has_more = asyncio.Event()
 
     async def begin(self) -> None:
-        """Removes what an earlier process has left half removed, or half made; before any log is made."""
+        """Removes what an earlier process has left half removed or half made. Must be called before any log is made."""
         try:
             await self._log_writer.perform(self._manager.remove_leftovers)
         except OSError as error:
             logger.error("what is left of removed logs could not be removed", error=str(error))
 
     async def run(self) -> None:
-        """Removes what was set aside, until cancelled."""
+        """Removes the files of renamed directories, until cancelled."""
         while True:
             await self._has_more.wait()
             self._has_more.clear()
@@ -87,10 +86,10 @@ class Removal:
     async def follow(
         self, image: ClusterImage, held: Collection[PartitionId], *, is_admitted: bool
     ) -> list[PartitionId]:
-        """Removes what `image` says is held no more; the partitions of which replicas were removed.
+        """Removes what `image` says is no longer held; returns the partitions whose replicas were removed.
 
-        `held` are those that have a replica here; none of the others may be in use. `is_admitted`: the image has this
-        very process as its node's broker.
+        `held` are the partitions that have a replica here; no others may be in use. `is_admitted` says that the image
+        has this very process registered as its node's broker.
         """
         await self._remove_deleted(image)
         return await self._remove_moved(image, held) if is_admitted else []
@@ -131,7 +130,7 @@ class Removal:
         return removed
 
     async def _look(self) -> None:
-        """Looks at what is stored, once."""
+        """Lists the replicas on the disk, once."""
         if self._has_looked:
             return
         stored: list[PartitionId] = []
@@ -144,8 +143,8 @@ class Removal:
             self._has_looked = True
 
     def _is_taken(self, image: ClusterImage, partition_id: PartitionId) -> bool:
-        """Returns True if the metadata knows the partition, and knows that it is not here; or knows that its topic was
-        deleted."""
+        """Returns True if the metadata knows the partition and assigns it to other brokers only, or says that its topic
+        was deleted."""
         if partition_id.topic_id in image.deleted_topics:
             return True
         topic = image.topic_by_id(partition_id.topic_id)
@@ -169,7 +168,7 @@ class Removal:
 
 
 def _attempt(call: Callable[[], str]) -> str | OSError:
-    """Calls, on a disk thread; returns the error in place of raising it."""
+    """Makes a call, on a disk thread; returns its result or its `OSError`."""
     try:
         return call()
     except OSError as error:

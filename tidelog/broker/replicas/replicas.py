@@ -1,17 +1,16 @@
-"""The replicas on this broker, kept equal to what the metadata says.
+"""The replicas on this broker, kept in line with the metadata.
 
-The image says of which partitions this broker holds a replica, and who leads them in which epoch. What that means is
-the commit protocol's business (`Roles`): of each partition, the roles of its topic's protocol are told. What becomes of
-data that this broker holds no more is told in `removal`.
+The metadata image says of which partitions this broker holds a replica, and who leads them in which epoch. The commit
+protocol of each topic acts on it (`Roles`). Data that this broker no longer holds is removed by `removal`.
 
-Bringing brokers and disk in line takes time, so a task does it, image after image; `position` says how far it is. Most
-images change one partition, or none: the others' roles are not told again what they know (`Served`).
+To apply an image takes time, so a task does it, image after image; `position` is the last one applied. Most images
+change one partition, or none: the roles of the others are not called (`Served`).
 
-An image is in force here when no role goes on that it ends. What it begins may begin later: a log that is not open yet
-is opened meanwhile (`ReplicaLogs`), and its replica has no role until then. With one exception: a process that has just
-begun first opens the logs that the cluster would elect in the place of others. Before it is live it has to say which of
-them are lost, or have lost their end: a leader is elected from who is believed to have everything, and the others are
-forgotten.
+An image is in force here when all roles that it ends have ended. Roles that it begins may begin later: a log that is
+not open yet is opened meanwhile (`ReplicaLogs`), and its replica has no role until then. With one exception: a process
+that has just started first opens the logs that the cluster might elect. Before it is live it has to report which of
+them are lost, or have lost their end: a leader is elected from the replicas believed to have everything, and the logs
+of others are truncated to match it.
 """
 
 from __future__ import annotations
@@ -36,16 +35,16 @@ from tidelog.model.cluster import ClusterImage, PartitionInfo, Topic
 from tidelog.model.ids import NodeId, PartitionId, TopicId
 
 REOPEN_S = 5.0
-"""How often troubled logs are tried again."""
+"""Seconds between attempts to open logs that could not be opened or written."""
 
 
 BrokerStates = tuple[tuple[NodeId, int, str, bool], ...]
-"""Epoch and storage of each broker, and whether it is fenced."""
+"""Node id, broker epoch, storage id and fencing of each broker."""
 
 
 class Served(NamedTuple):
-    """The metadata of a partition that its roles depend on, as they were told last. An image shares with the one before
-    it what did not change, so these are compared by identity."""
+    """The metadata of a partition on which its roles depend, as last passed to them. An image shares with the previous
+    one whatever did not change, so these are compared by identity."""
 
     info: PartitionInfo
     configs: Mapping[str, str]
@@ -56,7 +55,7 @@ class Served(NamedTuple):
 
 
 class Replicas:
-    """The replicas of one broker, kept equal to the metadata. `run` is its task."""
+    """The replicas of one broker, kept in line with the metadata. `run` is its task."""
 
     def __init__(
         self,
@@ -68,18 +67,19 @@ class Replicas:
         removal: Removal,
         is_admitted: Callable[[ClusterImage], bool],
     ) -> None:
-        """`roles` are by commit protocol. `on_metadata_applied` is called after each change; `removal` removes what is
-        held no more; `is_admitted` tells whether an image has this very process as its node's broker."""
+        """`roles` are by commit protocol. `on_metadata_applied` is called after each applied image; `removal` removes
+        what is no longer held; `is_admitted` returns whether an image has this very process registered as its node's
+        broker."""
         self.position = 0
-        """The metadata position whose image is in force here."""
+        """The metadata position whose image is in force on this broker."""
         self.partitions: Mapping[PartitionId, LedPartition] = MappingUnion(
             *(role.partitions for role in roles.values())
         )
-        """The partitions that this broker leads and could open."""
+        """The partitions that this broker leads, and whose logs are open."""
         self.holders: Mapping[PartitionId, Holder] = MappingUnion(*(role.holders for role in roles.values()))
-        """This broker's holders of partitions, in whatever role."""
+        """All replicas on this broker that have a role, leading or following."""
         self.readable: Mapping[PartitionId, Replica] = MappingUnion(*(role.readable for role in roles.values()))
-        """The replicas of which readers may be shown what is committed."""
+        """The replicas whose committed records readers may be given."""
         self._node_id = node_id
         self._config = config
         self._logs = logs
@@ -91,36 +91,35 @@ class Replicas:
         self._brokers: BrokerStates = ()
         self._configs: dict[TopicId, tuple[Mapping[str, str], TopicConfig]] = {}
         self._served: dict[PartitionId, Served] = {}
-        """The metadata that each replica's roles were told last. Those with troubled logs are told again with each
-        image.
-        """
+        """The metadata last passed to the roles, by partition. For a log that could not be opened or written, the roles
+        are called again with each image."""
         self._has_image = False
-        """True if there is an image that this broker is to be brought in line with."""
+        """True if a newer image waits to be applied."""
         self._has_begun = False
-        """True if an image that admits this process is in force, or about to be."""
+        """True once an image in which this process is registered has been applied, or is being applied."""
         self._opened: dict[PartitionId, None] = {}
-        """Partitions whose logs are released, and whose roles are not told yet."""
+        """Partitions whose logs are open, and whose roles are to be started."""
         self._has_news = asyncio.Event()
         self._searched: ClusterImage | None = None
         self._found: Mapping[PartitionId, tuple[Topic, PartitionInfo]] = {}
-        """The replicas here, in the image that was searched last: all partitions of the cluster are looked at for
-        it, and each heartbeat asks."""
+        """This broker's replicas in the image that was last searched: kept because the search goes over all partitions
+        of the cluster, and each heartbeat needs the result."""
         logs.on_opened = self._has_news.set
 
     def follow(self, image: ClusterImage) -> None:
-        """Has this broker brought in line with a newer image."""
+        """Sets a newer metadata image, which `run` applies."""
         self._image = image
         self._has_image = True
         self._has_news.set()
 
     def is_opening(self, partition_id: PartitionId) -> bool:
-        """Returns True if this broker is to hold the partition, and gets its log open. Somebody waits for it: it is
-        opened before others."""
+        """Returns True if this broker is assigned the partition, and its log is being opened; its opening is moved
+        before others, since a request waits for it."""
         self._logs.openings.hurry(partition_id)
         return partition_id in self._opened or self._logs.is_opening(partition_id)
 
     async def run(self) -> None:
-        """Brings this broker in line with each image, until cancelled."""
+        """Applies each metadata image to this broker's replicas, until cancelled."""
         await self._removal.begin()
         loop = asyncio.get_running_loop()
         reopen_at_s: float | None = None
@@ -143,7 +142,8 @@ class Replicas:
                 reopen_at_s = loop.time() + REOPEN_S
 
     async def _let_go_of_troubled(self) -> None:
-        """Ends the roles of troubled logs and closes these, so that they are opened again."""
+        """Ends the roles of logs that could not be opened or written, and closes these logs, so that they are opened
+        again."""
         for partition_id in list(self._logs.troubled):
             await self._stop(partition_id)
         self._logs.close_troubled()
@@ -179,7 +179,7 @@ class Replicas:
             await asyncio.sleep(0)
 
     def _give_up(self, partition_id: PartitionId, info: PartitionInfo) -> None:
-        """Tells the log what of it is given up, and whoever waits for a repair of that."""
+        """Passes newly given-up offsets to the partition's log, and wakes the readers that wait for their repair."""
         if self._logs.give_up(partition_id, info.losses) and partition_id in self.holders:
             holder = self.holders[partition_id]
             holder.watchers.wake_all()
@@ -188,7 +188,7 @@ class Replicas:
     async def _open_counted_on(
         self, assigned: Mapping[PartitionId, tuple[Topic, PartitionInfo]], image: ClusterImage
     ) -> None:
-        """Opens the logs of before this process that may be elected in the place of others."""
+        """Opens the logs from before this process that may be elected in place of others, and waits for them."""
         held_position = self._logs.held_position
         unopened = [
             partition_id
@@ -207,8 +207,9 @@ class Replicas:
         self._has_news.set()
 
     async def _serve_opened(self, position: int) -> None:
-        """Gives their roles, by the newest image, to replicas whose logs have been opened. At feature levels where
-        nobody knows since when replicas are there, the disk takes no note of them, and none is ever taken for lost."""
+        """Starts the roles, by the newest image, of replicas whose logs have been opened. At feature levels without the
+        position since which each replica is held, nothing is stored about made logs, and none is ever taken for lost.
+        """
         noted = position if self._image.level >= RENEWED_LEVEL else 0
         self._opened |= dict.fromkeys(await self._logs.release(noted))
         if not self._opened:
@@ -223,7 +224,7 @@ class Replicas:
         self._on_metadata_applied()
 
     def _held_in(self, image: ClusterImage) -> Mapping[PartitionId, tuple[Topic, PartitionInfo]]:
-        """Returns the replicas that this broker is to hold by an image; none before this process is registered."""
+        """Returns the replicas that an image assigns to this broker; none before this process is registered."""
         # What an older image gives this node was given to an earlier process, which may have written more in that
         # leader epoch than there is now: to go on in it could give the same offsets to other records.
         if not self._is_admitted(image):
@@ -244,17 +245,15 @@ class Replicas:
         return Assignment(partition_id, topic, info, self._settings(topic))
 
     def _settings(self, topic: Topic) -> TopicConfig:
-        """Returns the settings of a topic, worked out once for each change of its overrides: its partitions share
-        them."""
+        """Returns the settings of a topic, computed once for each change of its overrides."""
         cached = self._configs.get(topic.topic_id)
         if cached is None or cached[0] is not topic.configs:
             cached = self._configs[topic.topic_id] = (topic.configs, topic_config(self._config, topic.configs))
         return cached[1]
 
     def newest(self, partition_id: PartitionId) -> tuple[Assignment, ClusterImage] | None:
-        """Returns a partition's assignment by the newest image, and that image; None if this broker is to hold no
-        replica of it.
-        """
+        """Returns a partition's assignment in the newest image, and that image; None if this broker is assigned no
+        replica."""
         image, topic = self._image, self._image.topic_by_id(partition_id.topic_id)
         if topic is None or partition_id.partition >= len(topic.partitions) or not self._is_admitted(image):
             return None
@@ -262,7 +261,7 @@ class Replicas:
         return (self._assignment(partition_id, topic, info), image) if self._node_id in info.replicas else None
 
     def unfit(self) -> tuple[UnfitReplica, ...]:
-        """Returns the replicas that the cluster counts on, and should not, with the reason."""
+        """Returns the replicas that the cluster counts on, and should not, with the reasons."""
         reasons = {
             partition_id: UnfitReason.OFFLINE
             for partition_id in self._logs.troubled
@@ -279,7 +278,7 @@ class Replicas:
         )
 
     def lost(self) -> tuple[LostReplica, ...]:
-        """Returns the replicas whose logs are gone, and that the cluster takes for what they were."""
+        """Returns the replicas whose logs are lost, while the metadata still counts on these logs."""
         standing_in = self._logs.standing_in()
         if not standing_in:
             return ()
@@ -303,7 +302,7 @@ class Replicas:
 
 
 def _is_counted_on(info: PartitionInfo, node_id: NodeId) -> bool:
-    """Returns True if the cluster believes that a broker has everything of a partition."""
+    """Returns True if the metadata counts on this broker as having all committed records of a partition."""
     return node_id in (info.leader, *info.isr, *info.elr, *info.last_known_elr)
 
 

@@ -1,6 +1,8 @@
-"""The controller hears of each broker how far it has come, which of its replicas not to count on, and who is silent.
+"""Reports of a broker to the controller: the metadata position it has applied, which of its replicas not to count on,
+and brokers that it cannot reach.
 
-Heartbeats carry the first; the rest goes as commands or as notes that may get lost, since the next one says the same.
+Heartbeats carry the first; the others are sent as commands, or as notifications that may get lost, since the next one
+says the same.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from tidelog.transport.peer import PeerNode
 
 
 class Reports:
-    """Reports of one broker: the `Member` of its registration."""
+    """The reports of one broker: the `Member` (see its protocol) of the broker's registration."""
 
     def __init__(
         self,
@@ -44,32 +46,33 @@ class Reports:
         self._peers = peers
 
     def heartbeat_state(self) -> HeartbeatState:
-        """Does as `Member` says."""
+        """Returns what the next heartbeat reports: the applied metadata position and the position of the last
+        snapshot."""
         return HeartbeatState(self._data.replicas.position, self._metadata.snapshot)
 
     def unfit(self) -> tuple[UnfitReplica, ...]:
-        """Does as `Member` says."""
+        """Returns this broker's replicas that the cluster should not count on, with reasons."""
         return self._data.unfit()
 
     def lost(self) -> tuple[LostReplica, ...]:
-        """Does as `Member` says."""
+        """Returns this broker's replicas whose logs are lost."""
         return self._data.lost()
 
     async def mark_time(self) -> int:
-        """Does as `Member` says."""
+        """Raises the stamp (a counter) in this directory's identity, durably, and returns it."""
         await self._log_writer.perform(self._identity.count_stamp)
         return self._identity.given.stamp
 
     async def mark_old(self) -> None:
-        """Does as `Member` says."""
+        """Stores durably that this directory is an old copy."""
         await self._log_writer.perform(partial(self._identity.change, is_old=True))
 
     def report_applied(self, report: MetadataApplied) -> None:
-        """Does as `Member` says."""
+        """Notifies the controller how much of the metadata this broker has applied; the message may get lost."""
         self._note(report)
 
     def report_silence(self, own_epoch: int, node_id: int) -> None:
-        """Reports a silent broker, unless it is fenced already: that would only keep the controller busy."""
+        """Reports a silent broker to the controller, unless it is fenced already."""
         silent = self._metadata.image.brokers.get(NodeId(node_id))
         if silent is not None and not silent.is_fenced:
             self._note(ReportSilence(self._node_id, own_epoch, node_id, silent.epoch))
@@ -80,7 +83,7 @@ class Reports:
             self.report_silence(own_epoch, node_id)
 
     def _note(self, report: MetadataApplied | ReportSilence) -> None:
-        """Tells the controller, if it is known; that may get lost."""
+        """Sends a notification to the controller, if it is known; it may get lost."""
         leader = self._channel.leader
         if leader == self._node_id:
             self._controller.noted(report)

@@ -1,4 +1,4 @@
-"""All that a broker's scrubber reads of its replicas: logs, journals, and the metainfo of both."""
+"""Everything that a broker's scrubber reads of its replicas: logs, journals, and the metainfo of both."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def replica_targets(
     journals: Callable[[], Mapping[PartitionId, JournalOwner]],
     means: Means,
 ) -> dict[str, Target]:
-    """Returns the targets of the replicas that are here now, by name. `holders` goes on changing."""
+    """Returns the scrubber targets of the replicas present now, by name. `holders` goes on changing."""
     targets: dict[str, Target] = {}
     for partition_id, holder in list(holders.items()):
         find, name = partial(holders.get, partition_id), f"log {holder.topic}-{partition_id.partition}"
@@ -36,7 +36,7 @@ def replica_targets(
 
 
 def journal_targets(name: str, owner: JournalOwner, is_here: Callable[[], bool], means: Means) -> dict[str, Target]:
-    """Returns the targets of one journal, and of the metainfo beside it."""
+    """Returns the scrubber targets of one journal, and of the metainfo beside it."""
     return {
         name: JournalTarget(name, owner, is_here, means),
         f"metainfo of {name}": journal_metainfo_target(name, owner, is_here, means),

@@ -1,4 +1,4 @@
-"""The foundation of all rooms of the broker: log writer, purgatory, leases, budgets, statistics, tasks of roles.
+"""The foundation of all rooms of the broker: log writer, purgatory, leases, budgets, statistics, tasks of replicas.
 
-A module here imports no other room.
+A module here imports no other room of the broker.
 """

@@ -1,4 +1,4 @@
-"""The tasks of a broker as such, by name. None may end by an error: then the broker must not go on.
+"""The tasks of a broker as a whole, by name. If one ends with an error, the broker has to stop.
 
 Tasks of single replicas, which come and go with their roles, are `RoleTasks`.
 """
@@ -21,9 +21,9 @@ class BrokerTasks:
 
     def __init__(self) -> None:
         self.failed = asyncio.Event()
-        """Set when this broker must not go on; the process should stop."""
+        """Set when this broker has to stop: a task has failed, or the broker was removed from its cluster."""
         self.is_removed = False
-        """True if that is because it was removed from its cluster: nothing is wrong with it."""
+        """True if `failed` is set because the broker was removed from its cluster, which is no error."""
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:
@@ -46,7 +46,7 @@ class BrokerTasks:
             self.failed.set()
 
     async def cancel(self, names: Iterable[str]) -> None:
-        """Ends these tasks one after another, as far as there are any."""
+        """Cancels these tasks one after another, as far as they run."""
         for name in names:
             task = self._tasks.pop(name, None)
             if task is not None:
@@ -54,5 +54,5 @@ class BrokerTasks:
                 await asyncio.gather(task, return_exceptions=True)
 
     async def cancel_all(self) -> None:
-        """Ends all that are left."""
+        """Cancels all tasks that still run."""
         await self.cancel(list(self._tasks))

@@ -1,17 +1,16 @@
-"""The wall clock of a broker, held against those of the others.
+"""The wall clock of a broker, compared with those of the other brokers.
 
-Nothing that is acknowledged rests on wall clocks. But retention deletes by them, and records that come without a time
-get the broker's; so one clock that is an hour ahead, for a dead battery or a wrong zone, would delete what should be
+No acknowledgement depends on wall clocks. But retention deletes by them, and records without a timestamp
+get the broker's; so one clock that is an hour ahead, for a dead battery or a wrong time zone, would delete what should be
 kept.
-
-- With each heartbeat a broker tells its wall time. The active controller compares it with the median of the live
+- With each heartbeat a broker sends its wall time. The active controller compares it with the median of the live
   brokers' and answers how far it is from that. Up to `clock.skew.ms.max` nothing happens. A clock that differs by more
-  is *off*: this broker goes by the median's time instead, and deletes nothing by age until its clock is right again.
-- Between two looks, wall clock and monotonic clock advance alike. If they do not, the wall clock was set: until a
-  heartbeat that was sent after that is answered, the broker goes on with the time from before, and deletes nothing.
+  is *off*: this broker uses the median's time instead, and deletes nothing by age until its clock is right again.
+- Between two readings, wall clock and monotonic clock advance alike. If they do not, the wall clock was set: until a
+  heartbeat that was sent after that is answered, the broker continues the time from before, and deletes nothing.
 
-Of two clocks that differ nobody can tell which one is right: both go by the middle. A broker that is alone has only
-itself to compare with, and believes its clock.
+Of two clocks that differ nobody can tell which one is right: both use the middle. A broker that is alone has only
+itself to compare with, and trusts its clock.
 """
 
 from __future__ import annotations
@@ -24,22 +23,22 @@ logger = structlog.get_logger("tidelog.clock")
 
 
 class ClusterTime:
-    """A `Clock` whose wall time is the cluster's."""
+    """A `Clock` whose wall time is the cluster's: corrected while this broker's own clock is off."""
 
     def __init__(self, clock: Clock, skew_ms_max: int) -> None:
         self._clock = clock
         self.monotonic_s = clock.monotonic_s
-        """Returns seconds as `Clock.monotonic_s`; it is asked several times per request."""
+        """Returns seconds, as `Clock.monotonic_s` does."""
         self._skew_ms_max = skew_ms_max
         self._correction_ms = 0
         self._looked = clock.wall_ms(), clock.monotonic_s()
         self._set_s = clock.monotonic_s()
-        """When the wall clock was set last; at first, when this process began."""
+        """Monotonic time at which the wall clock was last set; at first, the start of this process."""
         self._is_compared = False
         self.offset_ms = 0
-        """How far this broker's own clock is ahead of the others', as it was told last."""
+        """Milliseconds by which this broker's own clock is ahead of the other brokers', from the last heartbeat."""
         self.is_off = False
-        """True while that is more than it may be."""
+        """True while that difference is larger than `clock.skew.ms.max`."""
 
     def wall_ms(self) -> int:
         """Returns the cluster's time, in milliseconds since the Unix epoch."""
@@ -47,12 +46,12 @@ class ClusterTime:
 
     @property
     def own_ms(self) -> int:
-        """This broker's own wall time, right or wrong."""
+        """This broker's own wall time in milliseconds, right or wrong."""
         return self._look()
 
     @property
     def may_delete(self) -> bool:
-        """True if the time is good enough to delete by: the others were asked, and agree."""
+        """True if the time is good enough to delete by: it was compared with the other brokers', and agrees."""
         self._look()
         return self._is_compared and not self.is_off
 
@@ -67,7 +66,8 @@ class ClusterTime:
         return wall_ms
 
     def compared(self, sent_s: float, offset_ms: int) -> None:
-        """A heartbeat that was sent then (monotonic) was answered: the own clock is that far ahead of the median."""
+        """Takes the answer to a heartbeat that was sent at `sent_s` (monotonic): the own clock is `offset_ms` ahead of
+        the median."""
         self._look()
         if sent_s < self._set_s:
             return

@@ -1,12 +1,13 @@
-"""Work of requests that takes longer than the event loop may be held: opening batches, building and writing documents.
+"""Work of requests that takes longer than the event loop may be blocked: decompressing batches, building and encoding
+documents.
 
-Such work comes as `model.steps`. Its first slice is done at once, so what is small costs nothing here. What is not done
-by then becomes a *job*. Only so many jobs are under way, which bounds their memory; others wait in the order they came,
-not for ever, and not more of them than can hope. The jobs take turns, and in each turn of the loop one of them does one
-slice: however many there are, whatever else the loop has to do waits for one slice at most. What a codec does without
-the interpreter's lock is done by one worker thread, one call after the other.
+Such work comes as `model.steps`. Its first slice is done at once, so small work costs nothing here. Work that is not
+done by then becomes a *job*. The number of running jobs is bounded, which bounds their memory; others wait in the order
+they came, for a bounded time, and in bounded number. The jobs take turns, and in each turn of the loop one of them does
+one slice: so everything else on the loop waits for one slice at most. What a codec does without the interpreter's lock
+is done by one worker thread, one call after the other.
 
-`docs/decisions/0044` says what was measured.
+`docs/decisions/0044` has the measurements.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ WAIT_S_MAX: Final = 10.0
 
 
 class HeavyWork:
-    """The jobs of one broker."""
+    """The jobs (large requests in slices) of one broker."""
 
     def __init__(
         self,
@@ -39,11 +40,11 @@ class HeavyWork:
         waiting_max: int = WAITING_MAX,
         wait_s_max: float = WAIT_S_MAX,
     ) -> None:
-        """Without a worker its calls are done here, each as a slice of its own."""
+        """Without a `worker` its calls are made on the event loop, each as a slice of its own."""
         self.jobs = 0
-        """Jobs under way."""
+        """Number of running jobs."""
         self.slices = 0
-        """Slices that jobs have done, since the start."""
+        """Number of slices that jobs have done since the start."""
         self._worker = worker
         self._jobs_max = jobs_max
         self._waiting_max = waiting_max
@@ -53,17 +54,17 @@ class HeavyWork:
 
     @property
     def waiting(self) -> int:
-        """Jobs that have not begun."""
+        """Number of jobs that wait to begin."""
         return len(self._places)
 
     async def do(self, steps: Steps[T]) -> T:
-        """The outcome of the steps. Raises what they raise, or `Overloaded`; whatever they were to do before their
-        second slice has been done by then."""
+        """Runs the steps and returns their result. Raises what they raise, or `Overloaded` if there are too many jobs;
+        the first slice has been done by then."""
         return await self._do(steps, is_job=True)
 
     async def finish(self, steps: Steps[T]) -> T:
-        """Does as `do`, for what cannot be refused any more, because something was appended, say: it takes turns, but
-        no place among the jobs. The caller bounds its memory."""
+        """Runs the steps and returns their result, without counting as a job, so that `Overloaded` is never raised: for
+        work that cannot be refused any more, because something was appended. The caller bounds its memory."""
         return await self._do(steps, is_job=False)
 
     async def _do(self, steps: Steps[T], *, is_job: bool) -> T:
@@ -127,13 +128,13 @@ class HeavyWork:
         await turn
 
     def _next_turn(self) -> None:
-        """The slice that this sets off is done in the next turn of the loop, and so is this, for the one after it."""
+        """Lets the first waiting job do a slice, and calls itself in the next turn of the loop for the one after it."""
         self.slices += _wake_first(self._turns)
         if self._turns:
             asyncio.get_running_loop().call_soon(self._next_turn)
 
     async def away(self, call: Callable[[], T]) -> T:
-        """Has the worker make a call."""
+        """Has the worker thread make a call, and returns its result."""
         if self._worker is None:
             return call()
         return await self._worker.run(call)
@@ -152,10 +153,11 @@ class _Job:
         self._work = work
         self.is_begun = False
         self.call: asyncio.Future[Any] | None = None
-        """The call that was made last."""
+        """The last call that was passed to the worker."""
 
     async def go_on(self, steps: Steps[Any], step: _Step) -> _Step | _Outcome:
-        """Does what the steps have asked for, then their next slice; returns what they ask for then."""
+        """Makes the call that the steps have requested, then runs their next slice; returns the next requested call, or
+        the outcome."""
         result, failure = None, None
         if step is not None:
             self.call = asyncio.ensure_future(self._work.away(step))
@@ -175,7 +177,7 @@ def _advance(steps: Steps[Any], result: Any = None, failure: Exception | None = 
 
 
 def _wake_first(waiting: deque[asyncio.Future[None]]) -> bool:
-    """Wakes who has waited for longest and still does; False if there is nobody."""
+    """Wakes the longest waiting future that is not cancelled; returns False if there is none."""
     while waiting:
         first = waiting.popleft()
         if not first.done():

@@ -1,4 +1,4 @@
-"""Times, counted by how long they were: plain numbers, until a listener makes a Prometheus family of them."""
+"""Durations counted in buckets: plain numbers, from which a listener makes a Prometheus histogram."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ BUCKETS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 
 
 
 class Histogram:
-    """Counts by bucket, the last one beyond all of `BUCKETS_S`, and the sum of the times."""
+    """A count for each bucket of `BUCKETS_S` and one for longer durations, and the sum of the durations."""
 
     __slots__ = ("counts", "seconds")
 
@@ -18,6 +18,6 @@ class Histogram:
         self.seconds = 0.0
 
     def observe(self, seconds: float) -> None:
-        """Counts one."""
+        """Counts one duration."""
         self.counts[bisect_left(BUCKETS_S, seconds)] += 1
         self.seconds += seconds

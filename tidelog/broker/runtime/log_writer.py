@@ -1,10 +1,10 @@
-"""Flushes: one task that makes appended logs durable, on the disk threads, and reports back.
+"""The log writer: one task that makes appended logs durable, on the disk threads, and informs their owners.
 
-While a round of fsyncs runs, appends to the same logs go on and gather; the next round covers them all. So under load
-an fsync serves whatever came during the one before it, and a lone record waits for one fsync only.
+While a round of fsyncs runs, appends to the same logs go on; the next round covers them all. So under load
+an fsync serves everything written during the one before it, and a lone record waits for one fsync only.
 
-A log that nobody waits for (`ack.durability=replicated`) is flushed `UNAWAITED_S` after it was written: so its fsyncs
-do not compete with what somebody does wait for, and each covers more.
+A log whose producers do not wait for the fsync (`ack.durability=replicated`) is flushed `UNAWAITED_S` after it was
+written: so its fsyncs do not compete with awaited ones, and each covers more.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tidelog.model.ports import BlockingRunner, Clock
 from tidelog.storage.flush import Flush
 
 UNAWAITED_S = 0.05
-"""For so long a log may stay dirty before its flush begins, if nobody waits for it."""
+"""Seconds that a log may stay unflushed before its flush begins, if nobody waits for it."""
 
 
 T = TypeVar("T")
@@ -38,7 +38,7 @@ class Flushable(Protocol):
 
 
 class FlushListener(Protocol):
-    """The owner of a log, who is told when it has become durable, or has gone offline."""
+    """The owner of a log, whose `on_flushed` is called when the log has become durable, or has gone offline."""
 
     @property
     def log(self) -> Flushable: ...
@@ -47,27 +47,29 @@ class FlushListener(Protocol):
 
 
 class LogWriter:
-    """The one owner of fsyncs in a broker."""
+    """The task that does all fsyncs of a broker."""
 
     def __init__(self, runner: BlockingRunner, clock: Clock, stats: Stats) -> None:
         self._runner = runner
         self._clock = clock
         self.rounds = Histogram()
-        """Counts how long rounds of fsyncs took."""
+        """Histogram of the durations of fsync rounds."""
         self._stats = stats
         self._waiting: dict[FlushListener, float] = {}
-        """Since when each has waited."""
+        """Monotonic time since when each listener has waited for a flush."""
         self._unawaited: dict[FlushListener, float] = {}
-        """The listeners that wait for `_due` first."""
+        """The listeners whose flush is not urgent, and waits for the timer `_due`; with the time since when
+        they wait."""
         self._due: asyncio.TimerHandle | None = None
         self._in_round: dict[FlushListener, float] = {}
         self._exclusive: list[Flushable] = []
-        """Logs that a call of `exclusively` has to itself."""
+        """Logs that are in exclusive use by a call of `exclusively`."""
         self._wake = asyncio.Event()
         self._round_done = asyncio.Event()
 
     def submit(self, listener: FlushListener, *, is_awaited: bool = True) -> None:
-        """Asks for a flush of the listener's log, soon if it is awaited; the listener is told by `on_flushed`."""
+        """Requests a flush of the listener's log, at once if it is awaited, else after `UNAWAITED_S` at most; then
+        `on_flushed` is called."""
         if listener not in self._waiting:
             since_s = self._unawaited.pop(listener, None)
             waiting = self._waiting if is_awaited else self._unawaited
@@ -78,7 +80,7 @@ class LogWriter:
             self._due = asyncio.get_running_loop().call_later(UNAWAITED_S, self._hurry)
 
     def _hurry(self) -> None:
-        """Nothing is put off any longer."""
+        """Makes the flushes urgent that wait for the timer."""
         if self._due is None:
             return
         self._due.cancel()
@@ -88,7 +90,7 @@ class LogWriter:
         self._wake.set()
 
     async def run(self) -> None:
-        """Serves until cancelled. Cancel it only when nothing waits (`drain`)."""
+        """Does rounds of fsyncs until cancelled. Cancel it only when nothing waits (`drain`)."""
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -96,27 +98,28 @@ class LogWriter:
             self._round_done.set()
 
     async def drain(self) -> None:
-        """Waits until nothing is waiting to be made durable."""
+        """Returns when no flush is requested or under way."""
         while self._waiting or self._unawaited or self._in_round or self._exclusive:
             self._hurry()
             await self._next_end()
 
     async def idle(self) -> None:
-        """Waits until nobody waits for the disk; what may be put off, may."""
+        """Returns when no urgent flush is requested or under way."""
         while self._waiting or self._in_round or self._exclusive:
             await self._next_end()
 
     async def perform(self, call: Callable[[], None]) -> None:
-        """Runs another blocking call in turn with the fsyncs, such as a metainfo write. Raises what it raises."""
+        """Runs another blocking call on the disk threads, such as a metainfo write. Raises what it raises."""
         await self._runner.run(call)
 
     async def perform_all(self, calls: Sequence[Callable[[], T]]) -> list[T]:
-        """Runs blocking calls together, in turn with the fsyncs. Raises what they raise."""
+        """Runs blocking calls together on the disk threads, and returns their results. Raises what they raise."""
         return await self._runner.run_all(calls)
 
     async def exclusively(self, listener: FlushListener, call: Callable[[], None]) -> None:
-        """Runs a blocking call while no flush of the listener's log is under way, whoever asked for it. Raises what
-        the call raises. Whoever waits may be cancelled: the call, and with it the claim, goes on to its end."""
+        """Runs a blocking call while no flush of the listener's log is under way, and no other such call. Raises what
+        the call raises. If the caller is cancelled, the call still runs to its end, and keeps the log in exclusive use.
+        """
         log = listener.log
         while self._is_in_use(log):
             await self._next_end()
@@ -133,7 +136,8 @@ class LogWriter:
             done.exception()  # of whoever waits, if anybody still does
 
     async def at_rest(self, log: Flushable) -> None:
-        """Waits until nothing of this log waits to be made durable, or is under way: nobody is told of it any more."""
+        """Returns when no flush of this log is requested or under way, so that its listeners are not called any
+        more."""
         while self._is_in_use(log) or any(listener.log is log for listener in (*self._waiting, *self._unawaited)):
             self._hurry()
             await self._next_end()
@@ -146,7 +150,7 @@ class LogWriter:
         await self._round_done.wait()
 
     def _take_waiting(self) -> None:
-        """Takes the waiting listeners into the next round; those whose log is in exclusive use go on waiting."""
+        """Moves the waiting listeners into the next round; those whose log is in exclusive use go on waiting."""
         waiting, self._waiting = self._waiting, {}
         for listener, since_s in waiting.items():
             is_free = not any(log is listener.log for log in self._exclusive)
@@ -168,7 +172,8 @@ class LogWriter:
         self._in_round = {}
 
     async def _sync(self, flushes: list[Flush]) -> list[OSError | None]:
-        """Fsyncs the files of all flushes together, then does the rest of each; the first error of each, if any."""
+        """Fsyncs the files of all flushes together, then does the rest of each flush (`Flush.run_rest`); returns the
+        first error of each, or None."""
         errors: list[OSError | None] = [None] * len(flushes)
         owners = [number for number, flush in enumerate(flushes) for _ in flush.files]
         syncs = [partial(attempt, sync) for flush in flushes for sync in flush.syncs]
@@ -192,7 +197,7 @@ class LogWriter:
 
 
 def attempt(sync: Callable[[], None]) -> OSError | None:
-    """Makes something durable; the error, if it failed."""
+    """Makes an fsync call, and returns its `OSError`, or None."""
     try:
         sync()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Several mappings read as one, as they are at the time: views that go with their owners, not copies."""
+"""Several mappings read as one: a view that follows their changes, not a copy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ V_co = TypeVar("V_co", covariant=True)
 
 
 class MappingUnion(Mapping[K, V_co]):
-    """No key may be in two of them. (`ChainMap` is for mappings of one type, and can be written to.)"""
+    """The union of mappings, of which no two have a common key. (`ChainMap` is for mappings of one type, and is
+    writable.)"""
 
     def __init__(self, *parts: Mapping[K, V_co]) -> None:
         self._parts = parts
@@ -30,11 +31,11 @@ class MappingUnion(Mapping[K, V_co]):
         return sum(map(len, self._parts))
 
     def values(self) -> ValuesView[V_co]:
-        """Returns the values; going over them looks up no key."""
+        """Returns the values; iterating over them looks up no key."""
         return _Values(self, self._parts)
 
     def items(self) -> ItemsView[K, V_co]:
-        """Returns the items; going over them looks up no key."""
+        """Returns the items; iterating over them looks up no key."""
         return _Items(self, self._parts)
 
 

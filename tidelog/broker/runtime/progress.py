@@ -1,7 +1,7 @@
-"""How far a broker has come with what was decided for its cluster, and who waits for that.
+"""How far a broker has applied the metadata, and the requests that wait for that.
 
-A decision is *in force* on a broker when its partitions have the roles that the metadata gives them. A log may still be
-on its way open then (decision 0045): whoever needs it waits for it.
+Metadata is *in force* on a broker when its partitions have the roles that the metadata gives them. A log may still be
+being opened then (decision 0045): requests that need it wait for it.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from tidelog.broker.runtime.purgatory import Watchers
 from tidelog.model.ids import PartitionId
 
 IN_FORCE_S_MAX = 5.0
-"""How long an answer waits until this broker itself is in line with what was decided."""
+"""Seconds that an answer waits at most until this broker itself has applied the metadata it depends on."""
 OPENED_S_MAX = 5.0
-"""So long a broker that starts, and the answer to who creates partitions, waits until they serve here. What takes
-longer goes on, and requests wait for it."""
+"""Seconds that a starting broker, and the answer to a creation of partitions, waits until these partitions are open
+here. After that the opening goes on, and requests wait for it."""
 
 logger = structlog.get_logger("tidelog.broker")
 
 
 class Progress:
-    """Wakes those who wait whenever `changed.wake_all` says that something is different."""
+    """Waits for the metadata to be applied, or for logs to be opened. `changed.wake_all` has to be called at every
+    change."""
 
     def __init__(self, position: Callable[[], int], is_opening: Callable[[PartitionId], bool]) -> None:
-        """`position` is that of the metadata in force; `is_opening` tells of a replica whether its log is on its way
-        open."""
+        """`position` returns the metadata position in force; `is_opening` whether a replica's log is being opened."""
         self.changed = Watchers()
         self._position = position
         self._is_opening = is_opening
 
     async def in_force(self, position: int) -> bool:
-        """Returns when this broker is in line with the metadata up to `position`, or after a while: False then."""
+        """Returns True when this broker has applied the metadata up to `position`; False after `IN_FORCE_S_MAX`."""
         try:
             async with asyncio.timeout(IN_FORCE_S_MAX):
                 while self._position() < position:
@@ -44,7 +44,7 @@ class Progress:
         return self._position() >= position
 
     async def opened(self, partitions: Iterable[PartitionId]) -> None:
-        """Returns when no log of these is on its way open here any more, or after a while."""
+        """Returns when none of these partitions' logs is being opened here any more, or after `OPENED_S_MAX`."""
         left = list(partitions)
         try:
             async with asyncio.timeout(OPENED_S_MAX):

@@ -1,7 +1,7 @@
 """Requests that wait for a high watermark to move: Kafka's purgatory, without its timer wheel.
 
 A waiter registers one future with each partition it watches; the partition completes them all when its high watermark
-moves, and the waiter looks again. The number of waiters is bounded, and each has a deadline.
+moves, and the waiter checks its condition again. The number of waiters is bounded, and each has a deadline.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ WAITERS_MAX = 10_000
 
 
 class Watchers:
-    """The requests that wait for one partition, in the order in which they came."""
+    """The requests that wait for one partition, in the order of arrival."""
 
     def __init__(self) -> None:
         self._futures: dict[asyncio.Future[None], None] = {}
@@ -27,7 +27,7 @@ class Watchers:
         self._futures.pop(future, None)
 
     async def wait(self) -> None:
-        """Returns when they are woken next."""
+        """Returns when the waiting requests are woken next."""
         future = asyncio.get_running_loop().create_future()
         self.add(future)
         try:
@@ -36,7 +36,7 @@ class Watchers:
             self.discard(future)
 
     def wake_all(self) -> None:
-        """Something changed: everybody looks again."""
+        """Wakes all waiting requests, so that they check their conditions again."""
         if not self._futures:
             return
         futures, self._futures = self._futures, {}
@@ -53,9 +53,10 @@ class Purgatory:
         self.waiting = 0
 
     async def wait(self, watched: Iterable[Watchers], is_ready: Callable[[], bool], deadline_s: float) -> None:
-        """Returns when `is_ready()`, looked at whenever a watched partition changes, or at the deadline (loop time).
+        """Returns when `is_ready()`, called whenever a watched partition changes, is True, or at the deadline (loop
+        time).
 
-        Raises `Overloaded` if too many wait already.
+        Raises `Overloaded` if too many reads wait already.
         """
         loop = asyncio.get_running_loop()
         if is_ready() or loop.time() >= deadline_s:

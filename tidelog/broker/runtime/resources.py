@@ -1,4 +1,4 @@
-"""The resources that every room of a broker works with. `Broker` makes them, once."""
+"""The settings, ports, disk and connections that every room of a broker uses. `Broker` creates them, once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tasks of the replicas on one broker, by name; each has an owner, and a failure of none is lost."""
+"""The tasks of the replicas on one broker, by name. Each has an owner, and every failure is reported."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ logger = structlog.get_logger("tidelog.broker")
 
 
 class RoleTasks:
-    """The tasks of one broker's roles, by name. `failed` is called if a task ended by an error that nobody foresaw."""
+    """The tasks of one broker's replicas, by name. `failed` is called if a task ended with an unexpected error."""
 
     def __init__(self, failed: Callable[[], None]) -> None:
         self._failed = failed
@@ -32,7 +32,7 @@ class RoleTasks:
             self._failed()
 
     async def cancel(self, name: object) -> None:
-        """Ends the task of this name, if there is one."""
+        """Cancels the task of this name, if there is one, and waits for its end."""
         task = self._tasks.pop(name, None)
         if task is not None:
             task.cancel()

@@ -1,4 +1,4 @@
-"""How long requests spend in which stage of their way: one histogram for each.
+"""Durations of the stages of produce and fetch requests: one histogram for each stage.
 
 A stage is counted once per request, or per group of requests that go through it together; never per record.
 """
@@ -11,27 +11,27 @@ from tidelog.broker.runtime.histogram import Histogram
 
 
 class Stages:
-    """All stages, each named by its request and itself."""
+    """The histograms of all stages, named by request and stage."""
 
     def __init__(self) -> None:
         self.produce_turn = Histogram()
-        """Counts from when the request's head was there, and the one before it answered, to when it was looked at."""
+        """Time from when the request's head was received, and the one before it answered, to when it was handled."""
         self.produce_queue = Histogram()
-        """Counts the time in the partition's mailbox."""
+        """Time that a produce request waits in the partition's queue."""
         self.produce_append = Histogram()
-        """Counts what it takes to judge and write what was taken from the mailbox together."""
+        """Time to check and write the requests that were taken from the queue together."""
         self.produce_flush = Histogram()
-        """Counts from the write to when it is on this disk: one for each log in each round of fsyncs."""
+        """Time from the write until it is on this disk: counted once for each log in each round of fsyncs."""
         self.produce_replicate = Histogram()
-        """Counts from the mailbox to the commit, with acks=all: so many replicas have it as must."""
+        """Time from the queue to the commit, with acks=all: until enough replicas have the batches."""
         self.fetch_turn = Histogram()
-        """Counts as `produce_turn`."""
+        """Time from when the request's head was received, and the one before it answered, to when it was handled."""
         self.fetch_wait = Histogram()
-        """Counts waits for data."""
+        """Time that a fetch waits for data."""
         self.fetch_read = Histogram()
-        """Counts reads of the log, here or at the leader."""
+        """Time to read the log, on this broker or at the leader."""
         self.fetch_send = Histogram()
-        """Counts until the client has taken an answer, if that is too large to be left to the system."""
+        """Time until the client has taken an answer that does not fit the socket's buffer at once."""
 
     def items(self) -> Iterator[tuple[tuple[str, str], Histogram]]:
         """Yields each histogram with its request and its stage."""

@@ -1,4 +1,4 @@
-"""Counters of a broker's own work. Plain numbers, read by `/metrics` when somebody asks."""
+"""Counters of a broker's own work: plain numbers, read when `/metrics` is requested."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tidelog.broker.runtime.traffic import Traffic
 
 
 def counted(meaning: str) -> Any:
-    """A total since the start; `meaning` is what `/metrics` says of it."""
+    """Returns a dataclass field for a total since the start; `meaning` is its help text in `/metrics`."""
     return field(default=0, metadata={"help": meaning})
 
 
@@ -73,4 +73,4 @@ class Stats:
     load_findings: int = counted("Things found wrong when logs were opened.")
     stages: Stages = field(default_factory=Stages)
     traffic: Traffic = field(default_factory=Traffic)
-    """The bytes and records that were appended and read, by topic."""
+    """Bytes and records that were appended and read, by topic."""

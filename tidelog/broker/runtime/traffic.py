@@ -1,7 +1,7 @@
-"""The traffic of each topic on this broker, in and out, of a bounded number of topics.
+"""The traffic of each topic on this broker, in and out, for a bounded number of topics.
 
-The first `TOPICS_MAX` topics with any traffic are counted apart, all others as one: a topic that was shown once goes on
-being shown, so that its rates can be told. A deleted topic makes place for another one.
+The first `TOPICS_MAX` topics with any traffic are counted separately, all others together: a topic that was shown once
+stays, so that its rates can be computed. A deleted topic makes place for another one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Traffic:
         self._known: Container[str] | None = None
 
     def of(self, topic: str) -> TopicTraffic:
-        """Returns the totals that a topic's traffic is to be added to, now."""
+        """Returns the totals to which a topic's traffic has to be added now: its own, or those of all other topics."""
         found = self.topics.get(topic)
         if found is not None:
             return found
@@ -41,7 +41,7 @@ class Traffic:
         return self.topics.setdefault(topic, TopicTraffic())
 
     def keep(self, topics: Container[str]) -> None:
-        """Forgets all topics but these."""
+        """Drops the totals of all topics except these."""
         if topics is self._known:
             return
         self._known = topics
