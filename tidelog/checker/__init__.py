@@ -1,4 +1,5 @@
-"""A checker for simulated and for real runs: from a history of clients' operations and their results to a verdict.
+"""A checker for simulated and for real runs: from a history of clients' operations and their results it decides whether
+the run was correct.
 
 A history is a list of operations (`operations`), which a `Recorder` collects and which has a form in lines of JSON.
 `judge` looks for every anomaly that a log can have, after Jepsen's Kafka workload and Adya's phenomena, and compares

@@ -1,4 +1,4 @@
-"""Findings of the checker's rules."""
+"""Anomalies that the checker's rules find."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 
 class Anomaly(NamedTuple):
-    """`kind` is a name of the table in `tidelog.checker.verdict`."""
+    """A violation found in a history: its kind (from the table in `tidelog.checker.verdict`), the partition, and a
+    text."""
 
     kind: str
     key: str

@@ -1,4 +1,4 @@
-"""Strongly connected components, by Tarjan's algorithm without recursion, and a cycle within one."""
+"""Strongly connected components of a graph, by Tarjan's algorithm without recursion, and shortest paths."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 
 Graph = Sequence[Sequence[int]]
-"""The successors of each node."""
+"""A directed graph: the successors of each node, by number."""
 
 
 def components(graph: Graph) -> Iterator[list[int]]:
-    """The components of more than one node; also a node that is its own successor."""
+    """Yields the strongly connected components of more than one node; also each node that is its own successor."""
     numbers = [0] * len(graph)
     lows = [0] * len(graph)
     is_open = bytearray(len(graph))
@@ -55,7 +55,7 @@ def _close(stack: list[int], is_open: bytearray, node: int) -> list[int]:
 
 
 def way(graph: Graph, begin: int, end: int) -> list[int]:
-    """A shortest way from one node to another, both included. There must be one."""
+    """Returns a shortest path from one node to another, both included. There must be one."""
     before = {begin: begin}
     queue = deque([begin])
     while end not in before:

@@ -1,15 +1,15 @@
-"""Circular flow of information (Adya's G0 and G1c): operations that would each have to come before the others.
+"""Cycles of dependencies (Adya's G0 and G1c): operations that would each have to come before the others.
 
 A *ww* edge goes from the writer of a value to the writer of the next one in the log, a *wr* edge from the writer of a
-value to whoever polled it. A cycle of ww edges is G0, one with a wr edge G1c. With `-process` edges count, too, from
-what a process had completed to what it invoked then, with `-realtime` those between any processes. There are no edges
-from readers to later writers. What a batch writes to one key is one node, since only a `txn` is all or nothing over
-several.
+value to the operation that polled it. A cycle of ww edges is G0, one with a wr edge G1c. In the kinds with `-process`
+there are also edges from each operation that a process completed to those it invoked later, in those with `-realtime`
+such edges between all processes. There are no edges from readers to later writers. What a batch writes to one key is
+one node, since only a `txn` is all or nothing over several keys.
 
-"Completed before it was invoked" has an edge for any two operations that are not concurrent. Instead of these there is
-a chain of instants: each completion leads to its instant, each instant to the next, and the last instant before an
-invocation to the operation; so all is linear in the length of the history. And of a poll only the last value of each
-key has an edge: the ww edges lead there from all earlier ones.
+Edges from each completed operation to all later ones would be too many. Instead there is a chain of instants: each
+completion leads to its instant, each instant to the next, and the last instant before an invocation to the operation;
+so the graph is linear in the length of the history. And of a poll only the last value of each key has an edge: the ww
+edges lead there from all earlier ones.
 
 A component is named after the first kind, in the order of `LEVELS`, of which it has a cycle.
 """
@@ -31,7 +31,7 @@ Edges = list[tuple[int, int]]
 class Node(NamedTuple):
     act: Act
     key: str
-    """The key of a batch; otherwise empty."""
+    """The partition that the batch was written to; empty for an operation on several."""
 
     def __str__(self) -> str:
         return f"{self.act}"
@@ -41,7 +41,8 @@ class Level(NamedTuple):
     name: str
     reads: bool
     order: Callable[[Act], str] | None
-    """Returns a name for an act: among acts of the same name, one that completed precedes those invoked later."""
+    """Returns the group of an operation: within a group, an operation that completed precedes those invoked later. None
+    if time makes no order."""
 
 
 LEVELS = (
@@ -55,7 +56,7 @@ LEVELS = (
 
 
 def cycles(run: Run, versions: Versions) -> Iterator[Anomaly]:
-    """Yields an anomaly for each component."""
+    """Yields an anomaly for each strongly connected component of the dependencies."""
     dependencies = Dependencies(run, versions)
     nodes = dependencies.nodes
     for component in components(dependencies.graph(LEVELS[-1], range(len(nodes)))):
@@ -69,7 +70,7 @@ def cycles(run: Run, versions: Versions) -> Iterator[Anomaly]:
 
 
 class Dependencies:
-    """The dependencies between acts: which must come before which."""
+    """The dependencies between operations: which must come before which."""
 
     def __init__(self, run: Run, versions: Versions) -> None:
         self.nodes: list[Node] = []
@@ -115,7 +116,8 @@ class Dependencies:
         return edges
 
     def graph(self, level: Level, members: range | list[int]) -> list[list[int]]:
-        """Returns the graph of these nodes alone, with the instants that order them, which come after all nodes."""
+        """Returns the graph of these nodes and their dependencies, followed by nodes for the instants that order them
+        in time."""
         among = members if isinstance(members, range) else set(members)
         graph: list[list[int]] = [[] for _ in self.nodes]
         for edges in (self._ww, self._wr) if level.reads else (self._ww,):
@@ -130,7 +132,8 @@ class Dependencies:
     def _instants(
         self, order: Callable[[Act], str], members: range | list[int]
     ) -> dict[str, list[tuple[int, bool, int]]]:
-        """Returns, by what orders them: (when, whether it is a completion, node), in order."""
+        """Returns the invocations and completions of these nodes in order of time, by group: (time, is completion,
+        node)."""
         found: dict[str, list[tuple[int, bool, int]]] = {}
         for number in members:
             act = self.nodes[number].act
@@ -156,7 +159,7 @@ class Dependencies:
                 graph[instant].append(number)
 
     def find(self, level: Level, members: list[int]) -> list[Node]:
-        """A cycle of this kind among these nodes; nothing, if there is none."""
+        """Returns a cycle of this kind among these nodes; an empty list if there is none."""
         graph = self.graph(level, members)
         inside: dict[int, int] = {}
         for number, component in enumerate(components(graph)):

@@ -1,8 +1,8 @@
-"""How old what is read may be: not older than what its leader had acknowledged before.
+"""Freshness of reads: a poll from a leader must not miss records that this leader had acknowledged before.
 
-A poll that came with a high watermark has seen all that there is below it, so an acknowledgement of the same leader
-epoch, told before the poll was invoked, must lie below it. Of another epoch it need not: a new leader may learn late
-what is committed. Nor does a copy on another node promise to be fresh; how far polls lag is reported, and not judged.
+A poll that came with a high watermark has seen everything below it, so records acknowledged in the same leader
+epoch before the poll was invoked must lie below it. Not so for another epoch: a new leader may learn late
+what is committed. Nor does a copy on another node promise to be fresh; how far polls lag is reported, and no anomaly.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from tidelog.checker.versions import Versions
 
 
 class Lag(NamedTuple):
-    """How long ago what a poll did not return was there already."""
+    """How long a record that a poll did not return had been known to exist, in seconds."""
 
     seconds: float = 0.0
     key: str = ""
     offset: int = -1
-    """The first that was not returned."""
+    """Offset of the first record that the poll did not return."""
     reader: str = ""
 
 
 def stale_reads(run: Run, versions: Versions) -> Iterator[Anomaly]:
-    """In one sweep over acknowledgements and polls."""
+    """Yields an anomaly for each poll from a leader that misses a record which this leader had acknowledged before."""
     events = [(act.completed, act) for act in run.acts if act.sends and act.outcome == "ok" and _is_visible(act)]
     events += [(act.invoked, act) for act in run.acts if act.outcome == "ok" and act.replica is None and _has_end(act)]
     acknowledged: dict[tuple[str, int], tuple[int, Act]] = {}
@@ -44,7 +44,7 @@ def stale_reads(run: Run, versions: Versions) -> Iterator[Anomaly]:
 
 
 def _is_visible(act: Act) -> bool:
-    """A leader may acknowledge what is not committed yet, and thus not shown."""
+    """Returns True if an acknowledged record is committed, so that polls must return it; not so with acks=1."""
     return act.durability != "leader"
 
 
@@ -53,7 +53,7 @@ def _has_end(act: Act) -> bool:
 
 
 def realtime_lag(run: Run) -> Lag:
-    """The worst of the run."""
+    """Returns the largest lag of all polls of the run."""
     proofs = _proofs(run)
     worst = Lag()
     for act in run.acts:
@@ -71,7 +71,8 @@ def realtime_lag(run: Run) -> Lag:
 
 
 def _proofs(run: Run) -> dict[str, tuple[list[int], list[float]]]:
-    """Returns by key: offsets, ascending, and the first time at which a client knew of this one or of a later one."""
+    """Returns, by partition, the known offsets in ascending order, and for each the first time at which a client knew
+    of it or of a later one."""
     first: dict[str, dict[int, float]] = {}
     for act in run.acts:
         if act.is_view:

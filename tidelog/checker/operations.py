@@ -1,8 +1,8 @@
-"""Operations: what a history consists of, and its form in lines of JSON.
+"""The operations of which a history consists, and their form in lines of JSON.
 
 As in Jepsen, an operation has two lines: it is invoked, and it completes: `ok` means that it surely happened, `fail`
 that it surely did not, `info` that nobody knows. An operation that never completes is `info`, too. A *key* is one
-partition, written `topic-0`; the values of a key are like no other in the run.
+partition, written `topic-0`; each value is sent to a key once in a run.
 
     {"index":0,"time":0.1,"process":"p0","type":"invoke","f":"send","value":[["send","t-0",null,"a"]]}
     {"index":1,"time":0.2,"process":"p0","type":"ok","f":"send","value":[["send","t-0",0,"a"]],"invocation":0}
@@ -10,20 +10,20 @@ partition, written `topic-0`; the values of a key are like no other in the run.
 | f | value | |
 |---|---|---|
 | send | sends | a batch of one or more records; of one key, it is all or nothing and in one piece |
-| poll | polls | what a reader was given; on `invoke` nothing |
+| poll | polls | the records that a reader got; on `invoke` nothing |
 | txn | sends and polls | all or nothing over several keys |
 | assign, subscribe | keys; topics | what the process reads from now on |
-| seek | keys | the process goes on reading these from elsewhere |
-| crash | | the process reads from nowhere in particular now |
+| seek | keys | the process continues to read these at other offsets |
+| crash | | the process has no read positions any more |
 
-The rest are facts of the world, one line each, with the type `info`:
+The other lines are facts about the system, one line each, with the type `info`:
 
 | f | value | |
 |---|---|---|
 | fault | names | something was broken |
 | loss | keys | memory was lost: acknowledgements other than `fsynced`, and whatever was seen of these keys, are void |
-| damage | damages | bytes of these offsets were damaged where they lay |
-| prefix | prefixes | somebody asked for a deletion, or was promised one |
+| damage | damages | bytes of these offsets were damaged on the disk |
+| prefix | prefixes | a deletion of old records was requested, or acknowledged |
 | gone | keys | every copy was destroyed on purpose |
 | unread | unreads | a log went on behind batches that nobody could read: it counts a repeat of one as new |
 | repeats | | the network may deliver a request twice |
@@ -50,7 +50,7 @@ or once and in order as long as it waits for each answer.
 
 
 class Send(msgspec.Struct, frozen=True, array_like=True, tag="send"):
-    """A record that is sent, with its offset once that is known."""
+    """A record that is sent: its partition, its offset once that is known, and its value."""
 
     key: str
     offset: int | None
@@ -58,14 +58,15 @@ class Send(msgspec.Struct, frozen=True, array_like=True, tag="send"):
 
 
 class Poll(msgspec.Struct, frozen=True, array_like=True, tag="poll"):
-    """Records by key, as (offset, value) in the order they came. `ends` are high watermarks that came with them."""
+    """The records of a poll, by partition, as (offset, value) in the order received. `ends` are the high watermarks
+    that came with them."""
 
     records: dict[str, list[tuple[int, str]]]
     ends: dict[str, int] = {}
 
 
 class View(msgspec.Struct, frozen=True, array_like=True, tag="view"):
-    """All of a partition at rest. `end` is -1 if only the high watermark is known."""
+    """The whole content of a partition at rest. `end` is -1 if only the high watermark is known."""
 
     key: str
     start: int
@@ -73,9 +74,9 @@ class View(msgspec.Struct, frozen=True, array_like=True, tag="view"):
     end: int
     records: list[tuple[int, str]]
     damaged: list[int] = []
-    """Offsets that were answered with an error."""
+    """Offsets whose reads failed as damaged."""
     is_sparse: bool = False
-    """Some offsets belong to no record anywhere (`commit.protocol=paxos`)."""
+    """True if some offsets may belong to no record on any replica (`commit.protocol=paxos`)."""
 
 
 class Damage(msgspec.Struct, frozen=True, array_like=True, tag="damage"):
@@ -86,14 +87,15 @@ class Damage(msgspec.Struct, frozen=True, array_like=True, tag="damage"):
 
 
 class Unread(msgspec.Struct, frozen=True, array_like=True, tag="unread"):
-    """Offsets behind which a log went on without their batches, whose sequences it does not know."""
+    """Offsets of batches that could not be read when the log went on behind them, so that it does not know their
+    sequence numbers."""
 
     key: str
     offsets: list[int]
 
 
 class Prefix(msgspec.Struct, frozen=True, array_like=True, tag="prefix"):
-    """A log may start at `asked` at the latest, and starts at `promised` at the earliest."""
+    """The range in which a log may start after deletions: at `promised` at the earliest, at `asked` at the latest."""
 
     key: str
     asked: int
@@ -113,17 +115,17 @@ class Op(msgspec.Struct, frozen=True, omit_defaults=True):
     f: Function
     value: list[Value] = []
     invocation: int | None = None
-    """The index of the operation that a completion completes. Without it, that is the last one its process invoked."""
+    """Index of the invocation that this line completes; None for the last operation that its process invoked."""
     durability: Durability = "fsynced"
-    """The durability that the acknowledgement of a send told, if it is `ok`."""
+    """Durability that the acknowledgement of a send promised, if it is `ok`."""
     guarantee: Guarantee = "sequence"
     """The guarantee of a send, given with its invocation."""
     epoch: int = -1
-    """The leader epoch of whoever answered, if it is known."""
+    """Leader epoch of the broker that answered; -1 if it is not known."""
     replica: int | None = None
-    """The node whose own copy was read; None: the leader's."""
+    """Node whose own copy was read; None for the leader's."""
     rebalanced: list[str] = []
-    """Keys that the process was given or lost while it polled."""
+    """Partitions that the process was assigned or lost while it polled."""
     error: str = ""
 
 
@@ -131,12 +133,12 @@ _DECODER = msgspec.json.Decoder(Op)
 
 
 def encode(operations: Iterable[Op]) -> bytes:
-    """A history as lines of JSON."""
+    """Returns a history as lines of JSON."""
     return msgspec.json.Encoder().encode_lines(operations)
 
 
 def decode(data: bytes) -> list[Op]:
-    """A history from lines of JSON. Raises `ValueError` that names the line."""
+    """Returns the history from lines of JSON. Raises `ValueError` that names a bad line."""
     operations: list[Op] = []
     for number, line in enumerate(data.splitlines(), 1):
         if line:

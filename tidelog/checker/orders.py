@@ -1,8 +1,8 @@
-"""Anomalies of order: what one process reads and sends comes in the order of the log, with nothing left out.
+"""Anomalies of order: what one process reads and sends must be in the order of the log, with nothing left out.
 
-Between polls of a process its position moves on success only: after a failure the same must come again. What it is
-assigned anew keeps its position, what is taken from it, or sought, does not; a subscriber's position in a partition is
-open after a rebalance of that partition, since it goes on from what was committed.
+Between polls a process's position moves on success only: after a failure the same records must come again. A partition
+that stays assigned keeps its position, one that is taken away, or sought, does not; a subscriber's position in a
+partition is unknown after a rebalance of that partition, since it continues from the committed offset.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ class Position:
     """The positions of one process in the partitions that it polls and sends to."""
 
     polled: dict[str, int] = field(default_factory=dict)
-    """The offset that it was given last, by key."""
+    """Offset of the last record that the process got, by partition."""
     sent: dict[str, tuple[Act, int]] = field(default_factory=dict)
     is_subscriber: bool = False
 
     def moves(self, act: Act) -> None:
-        """Takes in that the process moves to other partitions, or to other offsets in them."""
+        """Updates the positions after an assign, subscribe, seek or crash."""
         if act.outcome == "fail":
             return
         match act.f:
@@ -49,7 +49,7 @@ class Position:
 
 
 def orders(run: Run, versions: Versions) -> Iterator[Anomaly]:
-    """All of them."""
+    """Yields all anomalies of order."""
     positions: dict[str, Position] = {}
     for act in run.acts:
         position = positions.setdefault(act.process, Position())
@@ -101,7 +101,7 @@ def _sends(act: Act, position: Position, versions: Versions) -> Iterator[Anomaly
 
 
 def _follows(act: Act, position: Position, send: Send) -> bool:
-    """True if the batch must come after the one that the process sent to the same partition before."""
+    """Returns True if the batch must come after the last one that the process sent to the same partition."""
     if send.key not in position.sent:
         return False
     before, _ = position.sent[send.key]

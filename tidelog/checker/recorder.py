@@ -1,4 +1,4 @@
-"""Collects a history while it happens."""
+"""A recorder of operations while they happen."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterable
 from tidelog.checker.operations import Durability, Function, Guarantee, Op, Type, Value
 
 WORLD = "world"
-"""The process of facts."""
+"""Name of the process under which facts about the system are recorded."""
 
 
 class Recorder:
-    """Collects the history of one run. `clock` tells seconds since some point of time; the order of events is the order
-    of calls.
-    """
+    """Collects the history of one run. `clock` returns seconds since a fixed point of time; the order of events is the
+    order of calls."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.operations: list[Op] = []
@@ -22,7 +21,7 @@ class Recorder:
     def invoke(
         self, process: str, f: Function, value: Iterable[Value] = (), *, guarantee: Guarantee = "sequence"
     ) -> int:
-        """An operation begins. Returns what its completion names."""
+        """Records that an operation begins. Returns the index for `complete`."""
         index = len(self.operations)
         self.operations.append(Op(index, self._clock(), process, "invoke", f, [*value], guarantee=guarantee))
         return index
@@ -39,7 +38,7 @@ class Recorder:
         rebalanced: Iterable[str] = (),
         error: str = "",
     ) -> None:
-        """An operation ends."""
+        """Records the result of an operation: `type_` is `ok`, `fail` or `info` (unknown)."""
         begun = self.operations[invocation]
         self.operations.append(
             Op(
@@ -61,6 +60,6 @@ class Recorder:
     def tell(
         self, f: Function, value: Iterable[Value] = (), *, process: str = WORLD, replica: int | None = None
     ) -> None:
-        """Something happens at once: a process reads elsewhere, or a fact of the world."""
+        """Records an event without duration: a process reads elsewhere, or a fact about the system."""
         index = len(self.operations)
         self.operations.append(Op(index, self._clock(), process, "info", f, [*value], replica=replica))

@@ -1,8 +1,8 @@
-"""A history, understood: operations joined with their completions, and the facts that excuse things.
+"""A history, interpreted: operations joined with their completions, and the facts that excuse anomalies.
 
-What a loss takes away is forgotten here, so that no rule needs to know of losses: acknowledgements that only memory
-kept become unknown outcomes, and what was seen of a partition that shows what is not on disk yet is set aside. The same
-goes for partitions that are gone. Acknowledgements of nobody (`none`) promise nothing.
+The effects of a loss are applied here, so that no rule needs to know of losses: acknowledgements that only memory kept
+become unknown outcomes, and reads of a partition that returned records which were not on disk yet are set aside. The
+same goes for partitions whose copies were all destroyed. Acknowledgements with durability `none` promise nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CLIENT = ("send", "poll", "txn", "assign", "subscribe", "seek", "crash")
 
 @dataclass(slots=True, eq=False)
 class Act:
-    """An operation from its invocation to its completion; `completed` is `NEVER` if nobody heard of it."""
+    """An operation from its invocation to its completion. `completed` is `NEVER` if its result is unknown."""
 
     f: str
     process: str
@@ -30,7 +30,7 @@ class Act:
     sends: list[Send]
     polls: list[Poll]
     names: list[str]
-    """The names of assign, subscribe and seek."""
+    """Partitions or topics of an assign, subscribe or seek."""
     durability: str = "fsynced"
     guarantee: str = "sequence"
     epoch: int = -1
@@ -42,7 +42,7 @@ class Act:
         return f"{self.f} {self.invoked} of {self.process}"
 
     def polled(self) -> Iterator[tuple[str, int, str]]:
-        """(key, offset, value) of all it was given."""
+        """Yields (partition, offset, value) of all polled records."""
         for poll in self.polls:
             for key, records in poll.records.items():
                 for offset, value in records:
@@ -51,14 +51,14 @@ class Act:
 
 @dataclass(slots=True)
 class Run:
-    """All of a history."""
+    """The interpreted content of a history."""
 
     acts: list[Act] = field(default_factory=list)
-    """In the order of their invocations."""
+    """All operations, in the order of their invocations."""
     forgotten: list[Act] = field(default_factory=list)
-    """Reads of what a loss has taken since."""
+    """Reads whose records a later loss has taken."""
     views: list[tuple[View, int | None]] = field(default_factory=list)
-    """With the node whose copy it is; None: the leader's."""
+    """Contents of partitions at rest, each with the node whose copy was read; None for the leader's."""
     damaged: dict[str, set[int]] = field(default_factory=dict)
     unread: dict[str, set[int]] = field(default_factory=dict)
     asked: dict[str, int] = field(default_factory=dict)
@@ -68,15 +68,14 @@ class Run:
     repeats: bool = False
 
     def start(self, key: str) -> int:
-        """Returns the log start that was read in the end, on whichever replica starts last; if none was read, the
-        latest that it may be.
-        """
+        """Returns the latest log start offset among the replicas read at the end; if none was read, the latest that a
+        deletion allows."""
         starts = [view.start for view, _ in self.views if view.key == key]
         return max(starts, default=self.asked.get(key, 0))
 
 
 def understand(history: Iterable[Op]) -> Run:
-    """The run that a history tells of. Raises `ValueError` for a completion of nothing."""
+    """Returns the interpreted history. Raises `ValueError` for a completion without an invocation."""
     run = Run()
     begun: dict[int, Act] = {}
     last: dict[str, int] = {}
@@ -158,7 +157,7 @@ def _learn_of(run: Run, part: object, replica: int | None) -> None:
 
 
 def _remember(act: Act, losses: list[tuple[int, set[str]]], run: Run) -> None:
-    """Leaves in the act what is still known of it, and sets the rest aside."""
+    """Removes from the operation what losses have made void, and adds the affected reads to `run.forgotten`."""
     if act.sends and act.outcome == "ok" and not _is_kept(act, losses, run.gone):
         act.outcome, act.completed, act.completed_s = "info", NEVER, float("inf")
         act.sends = [Send(send.key, None, send.value) for send in act.sends]
@@ -184,7 +183,7 @@ def _only(poll: Poll, keys: set[str]) -> Poll:
 
 
 def _read(view: View, replica: int | None) -> Act:
-    """A view is a read by a process of its own, when all is over."""
+    """Returns a view as a poll by a process of its own, after all other operations."""
     process = f"view of {view.key}" + ("" if replica is None else f" on node {replica}")
     polls = [Poll({view.key: view.records})]
     return Act(

@@ -1,4 +1,5 @@
-"""Anomalies of single values: each is where it was said to be, once, and was sent; and none is missing."""
+"""Anomalies of single values: each must be at its acknowledged offset, once, must have been sent, and must not be
+missing."""
 
 from __future__ import annotations
 
@@ -11,16 +12,17 @@ from tidelog.checker.versions import Versions
 
 
 def inconsistent_offsets(run: Run, versions: Versions) -> Iterator[Anomaly]:
-    """An offset has one value, for ever."""
+    """Yields an anomaly for each offset at which two values were seen."""
     for key, log in versions.logs.items():
         for offset, values in log.conflicts.items():
             yield Anomaly("inconsistent-offsets", key, f"offset {offset} has {', '.join(sorted(values))}")
 
 
 def duplicates(run: Run, versions: Versions) -> Iterator[Anomaly]:
-    """A value has one offset. If requests are delivered twice, a plain client's may have several; and so may one that
-    was deleted in between, since a replica that is filled anew knows of producers what is there. And all its offsets
-    but one may be unread ones: what was lost there was repeated, and came back."""
+    """Yields an anomaly for each value at several offsets. Allowed are, if requests may be delivered twice, values of a
+    client without a producer id, and values whose first copy was deleted, since a replica that is filled again knows
+    only the producers of what is left. Also allowed is a value of whose offsets all but one are unread ones: a batch
+    that could not be read was sent again, and later came back."""
     for key, log in versions.logs.items():
         writers = versions.writers.get(key, {})
         for value, offsets in log.repeated.items():
@@ -31,7 +33,7 @@ def duplicates(run: Run, versions: Versions) -> Iterator[Anomaly]:
 
 
 def come_back(run: Run, versions: Versions) -> int:
-    """Returns how many values are excused for being at unread offsets, too."""
+    """Returns how many values are allowed to be at several offsets because all but one of these are unread."""
     return sum(
         _has_come_back(run, key, offsets) for key, log in versions.logs.items() for offsets in log.repeated.values()
     )
@@ -42,8 +44,8 @@ def _has_come_back(run: Run, key: str, offsets: set[int]) -> bool:
 
 
 def strangers(run: Run, versions: Versions) -> Iterator[Anomaly]:
-    """Everything that anybody sees was sent there; and a definite error means that nothing was appended (Adya's G1a).
-    Each is told once, of the first who saw it."""
+    """Yields an anomaly for each seen value that was never sent to its partition, or whose send failed with a definite
+    error (Adya's G1a). Each is reported once, for its first reader."""
     told: set[tuple[str, int, str]] = set()
     for act in chain(run.acts, run.forgotten):
         for poll in act.polls:
@@ -62,8 +64,9 @@ def strangers(run: Run, versions: Versions) -> Iterator[Anomaly]:
 
 
 def missing(run: Run, versions: Versions) -> Iterator[Anomaly]:
-    """A committed value is lost if readers got past it and none has seen it; one that is acknowledged and not seen by
-    anybody in the end is unseen. What was deleted, damaged or destroyed on purpose is neither."""
+    """Yields an anomaly for each committed value that no reader got: lost if readers got values at later offsets, else,
+    if it is acknowledged, unseen. Values that were deleted, damaged or destroyed on purpose are allowed to be missing.
+    """
     for key, writers in versions.writers.items():
         log, read, damaged = versions.log(key), versions.read.get(key, set()), run.damaged.get(key, ())
         start = run.start(key)
@@ -81,7 +84,7 @@ def missing(run: Run, versions: Versions) -> Iterator[Anomaly]:
 
 
 def _is_excused(writer: Act, key: str, value: str, start: int, damaged: set[int] | tuple[()]) -> bool:
-    """Nothing is known of its offset, or that is damaged."""
+    """Returns True if the value may be missing: its offset is deleted, damaged, or unknown while something is."""
     offset = next(send.offset for send in writer.sends if (send.key, send.value) == (key, value))
     return bool(start or damaged) if offset is None else offset < start or offset in damaged
 

@@ -4,26 +4,26 @@
 |---|---|
 | inconsistent-offsets | an offset has two values |
 | duplicate | a value is at two offsets |
-| G1a | what a definite error refused is seen |
+| G1a | a value was seen whose send failed with a definite error |
 | lost-write | readers got past a committed value, and none has seen it |
 | unseen | an acknowledged value was never read |
-| phantom | a value was never sent there |
+| phantom | a value was never sent to the partition where it was seen |
 | precommitted-read | an operation polls what it sends |
 | int-poll-skip, int-nonmonotonic-poll | within a poll, records are left out, or go backwards |
-| poll-skip, nonmonotonic-poll | from one poll of a process to its next |
-| int-send-skip, int-nonmonotonic-send | within a batch, strangers lie between, or its order is another |
+| poll-skip, nonmonotonic-poll | the same from one poll of a process to its next |
+| int-send-skip, int-nonmonotonic-send | other records lie within a batch, or its order has changed |
 | nonmonotonic-send | a process's batches are in another order than it sent them |
 | G0, G1c, each also -process and -realtime | operations that each would have to come before the others |
 | stale-read | a poll from the leader lacks what this leader had acknowledged before |
 | acknowledged-missing | in the end a replica lacks an acknowledged record |
-| vanished | in the end a replica lacks a record that a reader was given |
+| vanished | in the end a replica lacks a record that a reader got |
 | gap, false-damage | a replica has no record at an offset, where one has to be, or calls a good one damaged |
 | wrong-start, unsettled | a log starts or ends elsewhere than it must |
 | unequal-replicas | two replicas differ |
 
-All of these are invalid: offsets of a batch are contiguous, and nothing is transactional, so there is nothing to
-allow. A run is void with fewer than `ACKNOWLEDGED_MIN` acknowledged batches, `POLLS_MIN` successful polls or
-`FAULTS_MIN` faults. What Jepsen calls realtime-lag is reported.
+All of these are invalid: offsets of a batch are contiguous, and nothing is transactional, so none is excused. A run is
+void with fewer than `ACKNOWLEDGED_MIN` acknowledged batches, `POLLS_MIN` successful polls or `FAULTS_MIN` faults.
+Jepsen's realtime-lag is reported, and no anomaly.
 """
 
 from __future__ import annotations
@@ -84,19 +84,20 @@ class Verdict:
     views: int
     faults: int
     excused: int
-    """The number of values at two offsets, one of which could not be read when the log went on behind it."""
+    """Number of values that are allowed to be at several offsets, because all but one of these could not be read when
+    the log went on behind them."""
     void: tuple[str, ...]
-    """The events that happened too seldom for a verdict."""
+    """Reasons why the run proves nothing: events that happened too seldom."""
     lag: Lag
 
     @property
     def word(self) -> str:
-        """`valid`, `invalid` or `void`."""
+        """The verdict in a word: `valid`, `invalid` or `void`."""
         return "invalid" if self.anomalies else "void" if self.void else "valid"
 
     @property
     def kinds(self) -> Counter[str]:
-        """How many anomalies there are of each kind."""
+        """Number of anomalies of each kind."""
         return Counter(anomaly.kind for anomaly in self.anomalies)
 
 
@@ -107,7 +108,7 @@ def judge(
     polls_min: int = POLLS_MIN,
     faults_min: int = FAULTS_MIN,
 ) -> Verdict:
-    """Raises `ValueError` for a history that makes no sense."""
+    """Returns the verdict on a history. Raises `ValueError` for a history that contradicts itself."""
     run = understand(history)
     versions = Versions(run)
     acknowledged = sum(bool(act.sends) and act.outcome == "ok" for act in run.acts)

@@ -1,8 +1,8 @@
 """The log of each partition as the history shows it: which values were at which offset, and in what order.
 
-Values count from acknowledged sends, from sends of unknown outcome, once one of their values was read, and from every
-completed poll: whoever polls must never be given what is not safe. Offsets with a value are ranked densely, so a gap
-that nobody could see is no gap; on a conflict any value stands for its offset.
+Values count from acknowledged sends, from sends of unknown outcome of which a value was read, and from every completed
+poll: no poll may ever return what is not committed. Only offsets with a value are ranked, so an offset that no client
+could see is no gap; if an offset has several values, any of them stands for it.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ class KeyLog:
     def __init__(self) -> None:
         self.shown: dict[int, str] = {}
         self.conflicts: dict[int, set[str]] = {}
-        """Offsets with several values, and these."""
+        """Offsets at which several values were seen, with these values."""
         self.offsets: dict[str, int] = {}
         """The first offset of each value."""
         self.repeated: dict[str, set[int]] = {}
-        """Values at several offsets, and these."""
+        """Values that were seen at several offsets, with these offsets."""
         self.ranks: dict[int, int] = {}
 
     def add(self, offset: int, value: str) -> None:
@@ -35,20 +35,20 @@ class KeyLog:
             self.offsets[value] = min(first, offset)
 
     def rank(self) -> None:
-        """To be called when all values are added."""
+        """Ranks the offsets in ascending order. Called when all values are added."""
         self.ranks = {offset: rank for rank, offset in enumerate(sorted(self.shown))}
 
     def last_offset(self, value: str) -> int:
         return max(self.repeated[value]) if value in self.repeated else self.offsets[value]
 
     def steps(self, before: int | None, after: int | None) -> int:
-        """How far apart two offsets are; 1, if one of them is nowhere."""
+        """Returns the difference between the ranks of two offsets; 1 if one of them has no value."""
         if before is None or after is None or before not in self.ranks or after not in self.ranks:
             return 1
         return self.ranks[after] - self.ranks[before]
 
     def order(self) -> Iterator[str]:
-        """Each value once, at its first offset."""
+        """Yields each value once, in the order of first offsets."""
         for offset in self.ranks:
             value = self.shown[offset]
             if self.offsets[value] == offset:
@@ -60,9 +60,9 @@ class Versions:
 
     def __init__(self, run: Run) -> None:
         self.writers: dict[str, dict[str, Act]] = {}
-        """The acts that sent a value, by key and value."""
+        """The operation that sent a value, by partition and value."""
         self.read: dict[str, set[str]] = {}
-        """Values that a poll returned that is `ok`."""
+        """Values returned by successful polls, by partition."""
         self.logs: dict[str, KeyLog] = {}
         self._damaged = run.damaged
         for act in run.acts:
@@ -84,7 +84,8 @@ class Versions:
         return act.outcome == "ok"
 
     def offset_of(self, key: str, offset: int | None, value: str) -> int | None:
-        """Returns the offset of a record that was sent, or None if it is not known."""
+        """Returns the offset of a sent record; if the send does not say it, the offset where the value was seen, or
+        None."""
         return self.log(key).offsets.get(value) if offset is None else offset
 
     def _note(self, act: Act) -> None:

@@ -1,9 +1,9 @@
-"""The content of each replica when all is over, compared with what was promised.
+"""The content of each replica at the end of a run, compared with what was promised.
 
-An acknowledged record is there, at its offset, until the prefix that holds it is deleted; a record whose bytes were
-damaged on purpose is answered with an error, it alone. Below the high watermark there is a record at every offset; in a
-sparse log, at every offset where any replica has one. All replicas hold the same. Deleting a prefix is answered before
-it is durable, so a log may start anywhere from what was promised to what was asked for.
+An acknowledged record must be at its offset until it is deleted; a record whose bytes were damaged on purpose may be
+answered with an error, but no other. Below the high watermark there is a record at every offset; in a sparse log, at
+every offset where any replica has one. All replicas hold the same. A deletion is answered before it is durable, so a
+log may start anywhere between the promised and the requested offset.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tidelog.checker.versions import Versions
 
 
 def acknowledged_is_there(run: Run, versions: Versions) -> Iterator[Anomaly]:
-    """On every replica that was read."""
+    """Yields an anomaly for each acknowledged record that a replica lacks."""
     senders: dict[str, list[Act]] = {}
     for act in run.acts:
         if act.outcome == "ok":
@@ -51,9 +51,8 @@ def _missing(
 
 
 def seen_is_there(run: Run, versions: Versions) -> Iterator[Anomaly]:
-    """Yields an anomaly for each value that a reader was given, and that a replica lacks. Other values at its offset
-    are told as inconsistent offsets, and acknowledged records as missing.
-    """
+    """Yields an anomaly for each value that a reader got, and that a replica lacks. Other values at its offset are
+    reported as inconsistent offsets, and acknowledged records as missing."""
     seen: dict[str, set[int]] = {}
     for act in run.acts:
         if not act.is_view:
@@ -71,7 +70,8 @@ def seen_is_there(run: Run, versions: Versions) -> Iterator[Anomaly]:
 
 
 def no_gaps(run: Run, versions: Versions) -> Iterator[Anomaly]:
-    """Below the high watermark."""
+    """Yields an anomaly for each offset below the high watermark without a record, and for each good record that a
+    replica calls damaged."""
     anywhere: dict[str, set[int]] = {}
     for view, _ in run.views:
         anywhere.setdefault(view.key, set()).update(offset for offset, _ in view.records)
@@ -87,7 +87,8 @@ def no_gaps(run: Run, versions: Versions) -> Iterator[Anomaly]:
 
 
 def bounds(run: Run, versions: Versions) -> Iterator[Anomaly]:
-    """Yields anomalies of the offsets where logs start and end."""
+    """Yields an anomaly for each log that starts outside of the allowed range, or does not end at its high
+    watermark."""
     for view, replica in run.views:
         asked, promised = run.asked.get(view.key, 0), run.promised.get(view.key, 0)
         if not promised <= view.start <= asked:
@@ -99,7 +100,7 @@ def bounds(run: Run, versions: Versions) -> Iterator[Anomaly]:
 
 
 def equal_replicas(run: Run, versions: Versions) -> Iterator[Anomaly]:
-    """Yields anomalies of replicas that differ: in the value at an offset, or in their ends."""
+    """Yields an anomaly for each offset at which two replicas have different values, and for different ends."""
     first: dict[str, tuple[View, int | None, dict[int, str]]] = {}
     for view, replica in run.views:
         if view.key not in first:

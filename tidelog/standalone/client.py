@@ -1,4 +1,4 @@
-"""A program's way to a log by itself: asks its replicas, and has no part in it."""
+"""A client of a standalone log: it sends requests to the replicas, and is none itself."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ READ_S_MAX = 10.0
 READ_BYTES = 4 << 20
 PAUSE_S = 0.05
 NOBODY = 0
-"""The node id of programs; servers count from 1."""
+"""The node id of clients; servers have ids from 1 on."""
 
 
 class LearnedEntry(NamedTuple):
-    """An entry, and its payload if any server asked has it."""
+    """An entry of the log, with its payload if any of the servers has it."""
 
     entry: LogEntry
     payload: bytes | None
 
 
 class LogClient:
-    """Made on a running loop; `close` at the end."""
+    """A client of a standalone log, made on a running event loop; call `close` at the end."""
 
     def __init__(
         self,
@@ -63,27 +63,28 @@ class LogClient:
         hello = Hello(NOBODY, entropy.token_hex(16), levels=SPOKEN_LEVELS)
         self._peers = PeerNode(network, lambda: hello, STANDALONE_MESSAGES, self, clock, entropy, secret=secret)
         self.refusal = ""
-        """Why a server would not talk to this program, the last one that would not; empty if none has said so."""
+        """Reason why a server last refused this client; empty if none has."""
         self._servers = list(servers)
         self._leader = 0
-        """Counts on from server to server."""
+        """Counter that selects the server to try as the leader."""
         self._end: CallingEnd | None = None
 
     async def close(self) -> None:
-        """Ends its connections."""
+        """Closes the client's connections."""
         if self._end is not None:
             self._end.close()
         await self._peers.close()
 
     async def handle(self, caller: Hello, message: msgspec.Struct, payload: memoryview) -> Answer:
-        """For `PeerNode`."""
+        """Raises `InvalidRequest`: a client answers no requests."""
         raise InvalidRequest("a program answers no requests")
 
     def notified(self, caller: Hello, message: msgspec.Struct, payload: memoryview) -> None:
-        """For `PeerNode`."""
+        """Ignores the message: servers send a client no notifications."""
 
     async def describe(self) -> list[QuorumDescribed | None]:
-        """Asks each server for what it knows; None if it does not answer, or knows nothing."""
+        """Returns what each server knows of the log's voters and leader; None for one that does not answer, or does not
+        know."""
         return list(await asyncio.gather(*map(self._describe, self._servers)))
 
     async def _describe(self, address: Address) -> QuorumDescribed | None:
@@ -96,19 +97,21 @@ class LogClient:
         return answer.message
 
     async def append(self, payload: bytes, *, deadline_s: float) -> int:
-        """Appends an entry at whoever leads; its position. Asks one server after the other.
+        """Appends an entry at the leader and returns its position. Tries one server after the other, for `deadline_s`
+        seconds.
 
-        Raises `NotController` if nobody takes it in time: it is surely not in the log; `ControllerLost` if it may be.
+        Raises `NotController` if no server takes it in time: it is surely not in the log; `ControllerLost` if it may
+        be.
         """
         answer = await self._ask_leader(AppendToLog(), (payload,), deadline_s, "the entry is in the log")
         assert isinstance(answer, Appended)
         return answer.position
 
     async def truncate(self, begin: int, *, deadline_s: float) -> int:
-        """Has the log begin at `begin`, if it does not begin later; returns where it begins.
+        """Deletes the entries below position `begin`, and returns the first position left, which may be higher already.
 
-        Raises as `append`, and surely without effect `InvalidRequest` if the log ends before, `LeaderNotAvailable` if a
-        voter may lack something below.
+        Raises as `append`; also, surely without effect, `InvalidRequest` if the log ends before `begin`, and
+        `NotEnoughReplicas` if a voter may not have all these entries on its disk.
         """
         answer = await self._ask_leader(TruncateLog(begin), (), deadline_s, "the log is truncated")
         assert isinstance(answer, Truncated)
@@ -117,7 +120,8 @@ class LogClient:
     async def _ask_leader(
         self, message: msgspec.Struct, payloads: Sequence[bytes], deadline_s: float, effect: str
     ) -> msgspec.Struct:
-        """The answer of whoever leads; asks one server after the other."""
+        """Returns the leader's answer; tries one server after the other. `effect` describes success in error
+        messages."""
         until_s = asyncio.get_running_loop().time() + deadline_s
         refusals = 0
         while (remaining_s := until_s - asyncio.get_running_loop().time()) > 0:
@@ -140,7 +144,7 @@ class LogClient:
         raise NotController(f"no server leads the log; a majority of them must run{refused}")
 
     async def _connected(self, deadline_s: float) -> CallingEnd:
-        """The connection to the server that is believed to lead."""
+        """Returns the connection to the server that is believed to lead, opening it if there is none."""
         if self._end is None:
             host, port = self._servers[self._leader % len(self._servers)]
             self._end = await self._peers.connect(host, port, deadline_s=min(deadline_s, ASK_S_MAX))
@@ -151,19 +155,20 @@ class LogClient:
             self.refusal = error.message
 
     def _turn_away(self) -> None:
-        """Another server may know better."""
+        """Closes the connection, so that the next server is tried."""
         if self._end is not None:
             self._end.close()
         self._end = None
         self._leader += 1
 
     async def extents(self) -> dict[Address, LogPart]:
-        """Asks each server where its log begins and ends; returns those that answer."""
+        """Returns the first and the end position of each server's log, for the servers that answer."""
         parts = await asyncio.gather(*(self._part(server, 1 << 62) for server in self._servers))
         return {server: part[0] for server, part in zip(self._servers, parts, strict=True) if part is not None}
 
     async def read(self, servers: Sequence[Address], begin: int, end: int) -> AsyncIterator[LearnedEntry]:
-        """The entries from `begin` to before `end`, of these servers, the best first; as far as any has them."""
+        """Yields the entries from `begin` to before `end`, from the first of these servers that has each; ends early
+        where none has the next."""
         position = begin
         while position < end:
             found = await self._next(servers, position)
@@ -175,7 +180,8 @@ class LogClient:
             position = found[-1].entry.position + 1
 
     async def _next(self, servers: Sequence[Address], position: int) -> list[LearnedEntry]:
-        """Reads what follows, of the first server that has it whole; else of one that knows what is there."""
+        """Returns the entries from `position` on, from the first server that has their payloads; else the one entry
+        there without its payload."""
         damaged: list[LearnedEntry] = []
         for server in servers:
             part = await self._part(server, position)

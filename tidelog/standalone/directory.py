@@ -1,13 +1,14 @@
-"""A replica's directory: made by `tidelog log init`, or empty, and what it must remember.
+"""The directory of a standalone log's replica: made by `tidelog log init`, or empty at the first start.
 
-    lock, format      who may use the directory (`storage.data_directory`)
+    lock, format      the lock of the directory and its format version (`storage.data_directory`)
     journal/          what the replica has promised and accepted, and its metainfo (`storage.slot_store`)
 
-A directory that was initialised says: *this disk is new on purpose, and may found a log with others that are*. It holds
-metainfo without a log's id. One that was not says nothing: it may be what is left of a voter's disk. Such a replica
-asks the others for their log and joins it, as another voter. So a wiped disk that is started again cannot harm, and one
-that is initialised in error cannot either: nobody who votes already will found a log with it
+A directory that was initialised says: *this disk is new on purpose, and may found a log with others that are*. Its
+metainfo has no log id. An empty one says nothing: it may be what is left of a voter's disk. Such a replica
+asks the others for their log and joins it as a new voter. So a wiped disk that is started again does no harm, and one
+that is initialised in error does none either: no existing voter will found a log with it
 (`replication.paxos.recover`).
+
 Mesos' `initialize` makes a replica vote at once, whatever it has forgotten.
 """
 
@@ -28,14 +29,14 @@ OPEN_FILES_MAX = 64
 
 
 class DirectoryRefused(InternalError):
-    """This directory cannot be what it is to be. Says why; nothing in it was changed."""
+    """Raised if a directory cannot be used as requested; its message says why. Nothing in it was changed."""
 
 
 class ReplicaDirectory:
-    """Belongs to this process until `close`. Blocking.
+    """The opened directory of a replica, locked for this process until `close`. Blocking.
 
-    Raises `DirectoryRefused` if something else is in it, or something that had been promised is lost; `ConfigError` if
-    another process has it, or another version wrote it; `OSError`.
+    Raises `DirectoryRefused` if something else is in it, or promises of the replica are lost; `ConfigError` if
+    another process has locked it, or another version wrote it; `OSError`.
     """
 
     def __init__(self, files: Files, clock: Clock, entropy: Entropy) -> None:
@@ -59,13 +60,13 @@ class ReplicaDirectory:
             raise
 
     def close(self) -> None:
-        """Gives the directory back; no flush may be under way."""
+        """Closes the replica's files and unlocks the directory; no flush may be under way."""
         self.store.close()
         self._lock.release()
 
 
 def initialise(files: Files, clock: Clock, entropy: Entropy) -> str:
-    """Makes an empty replica that may found a log; returns the incarnation of its disk. Blocking.
+    """Initialises a directory, so that its replica may found a log; returns the incarnation id of its disk. Blocking.
 
     Raises as `ReplicaDirectory`, and `DirectoryRefused` if there is a replica already.
     """

@@ -1,7 +1,8 @@
-"""The entries of a log, one by one, as one replica has learned them: of one that runs, or in a stopped one's files.
+"""The entries of a standalone log as one replica has learned them (Paxos: knows that they are chosen): of a running
+replica, or from a stopped one's files.
 
-What is not learned is not shown, for it may never be chosen; nor is anything behind it, for whether a value counts
-depends on all before it (`replication.paxos.apply`).
+An entry that is not learned is not shown, for it may never be chosen; nor is any behind it, for whether a value counts
+depends on all values before it (`replication.paxos.apply`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from tidelog.replication.paxos.state import Prefix, Slot
 
 USERS = b"\x00"
 OWN = b"\x01"
-"""First byte of an APPEND's payload in a log by itself: somebody's entry, or the log's own note about a voter."""
+"""First byte of an APPEND's payload that is the log's own note about a voter; users' entries begin with `USERS`."""
 
 
 class LogEntry(msgspec.Struct, frozen=True):
@@ -25,28 +26,28 @@ class LogEntry(msgspec.Struct, frozen=True):
     position: int
     kind: str
     number: int
-    """Under which the value was last accepted where this was read; 0 if it only was learned there."""
+    """Proposal number under which the replica last accepted the value; 0 if it has only learned it."""
     birth: int
     offset: int
     count: int
     is_void: bool
-    """Chosen, but older than what stands before it, or behind a gap: it counts for nothing."""
+    """True if the value is chosen, but does not count: it is older than a value before it, or lies behind a gap."""
     payload_bytes: int
-    """-1 if the payload is not to be had where this was read."""
+    """Size of the payload in bytes; -1 if the replica does not have it."""
 
 
 def users_entry(payload: bytes) -> bytes:
-    """Encodes somebody's entry for the log."""
+    """Encodes a user's entry for the log."""
     return USERS + payload
 
 
 def own_entry(record: VoterAssigned) -> bytes:
-    """Encodes the note that a disk got an id."""
+    """Encodes the log's own note that a disk got a voter id."""
     return OWN + encode_record(record)
 
 
 def split_entry(payload: bytes) -> VoterAssigned | bytes:
-    """Decodes an entry: the log's own note, or somebody's bytes."""
+    """Decodes a payload: the log's own note, or the bytes of a user's entry."""
     if payload[:1] != OWN:
         return payload[1:]
     record = decode_record(payload[1:])
@@ -55,14 +56,15 @@ def split_entry(payload: bytes) -> VoterAssigned | bytes:
 
 
 class LogView:
-    """The learned prefix. `slots` may grow behind it: `extend` takes in what has become known."""
+    """The learned entries of a replica. `slots` may grow: `extend` adds what has been learned since."""
 
     def __init__(self, floor: Prefix, slots: Mapping[int, Slot]) -> None:
         self.begin = floor.position
         self._slots = slots
         self._prefix = floor
         self._void: set[int] = set()
-        """The positions whose values are void: only a change of leaders leaves some, a window of them at most."""
+        """The positions of values that are chosen but do not count; only a change of leaders leaves some, a window of
+        them at most."""
 
     @property
     def end(self) -> int:
@@ -70,7 +72,7 @@ class LogView:
         return self._prefix.position
 
     def extend(self, floor: Prefix) -> None:
-        """Takes in what is learned, as far as everything is, of a log that begins at `floor` now."""
+        """Adds the values learned since, up to the first one that is not; the log begins at `floor` now."""
         if floor.position > self.begin:
             self.begin = floor.position
             self._void = {position for position in self._void if position >= floor.position}
@@ -82,12 +84,12 @@ class LogView:
                 self._void.add(slot.position)
 
     def slot(self, position: int) -> Slot:
-        """Returns the slot of a position from `begin` to before `end`."""
+        """Returns the slot of a position between `begin` and `end`."""
         assert self.begin <= position < self.end
         return self._slots[position]
 
     def entry(self, position: int, payload: bytes | None) -> LogEntry:
-        """Describes the entry there; `payload` is None if it cannot be read."""
+        """Returns the entry at a position; `payload` is None if it cannot be read."""
         slot = self.slot(position)
         value = slot.value
         is_void = position in self._void

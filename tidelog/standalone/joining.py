@@ -1,10 +1,10 @@
-"""Joining a log by itself: how a new disk gets a vote.
+"""Joining a standalone log: how a new disk becomes a voter.
 
-A disk votes under an id that no other disk ever had. A replica without one asks the leader, who first has an id for it
-noted in the log: then the id is used up, whatever becomes of the rest. A replica that reads there that an id is its
-own writes it down, and may vote under it. When it has caught up, the leader changes the voters
-(`ElectedLog.change_voters`): the new disk in the place of that node's old one. A leader takes one entry, or one change,
-at a time, as Mesos' does.
+A disk votes under an id that no other disk ever had. A replica without one asks the leader, who first appends a note
+with an id for it to the log: from then on the id is taken, whatever happens next. The replica that reads in the log
+that an id is its own stores it, and may vote under it. When it has caught up, the leader changes the voters
+(`ElectedLog.change_voters`): the new disk replaces that node's old one. A leader takes one entry, or one change, at a
+time, as Mesos' does.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from tidelog.standalone.servers import Servers
 from tidelog.standalone.state_keeper import StateKeeper
 
 BEHIND_MAX = 64
-"""A replica that is further behind than this many positions is not made a voter yet."""
+"""Positions that a replica may be behind when it is made a voter."""
 JOIN_S_MAX = 12.0
-"""Longer than a change of voters may take."""
+"""Seconds that a replica waits for the answer to `JoinLog`: longer than a change of voters takes."""
 
 
 class Joining:
-    """Asks for a vote of this disk, and admits others while this replica leads."""
+    """Requests a vote for this disk, and lets others join while this replica leads."""
 
     def __init__(
         self, log: ElectedLog, state: StateKeeper, servers: Servers, incarnation: str, turn: asyncio.Lock
@@ -39,7 +39,7 @@ class Joining:
         self._turn = turn
 
     async def join(self) -> None:
-        """Asks for a vote, until this disk has one."""
+        """Requests a vote from the leader, again and again, until this disk is a voter."""
         log = self._log
         while log.membership.voters.find(self._servers.me.node_id, self._incarnation) is None:
             if await self._state.flush():
@@ -48,7 +48,8 @@ class Joining:
             await self._servers.pause()
 
     async def admit(self, node_id: int, asked: JoinLog) -> None:
-        """Takes the next step for a replica that wants to vote. Raises `InvalidRequest`, `NotController`."""
+        """Takes the next step for a replica that wants to vote: notes an id for it, or makes it a voter. Raises
+        `InvalidRequest`, `NotController`."""
         if not 1 <= node_id <= len(self._servers.named):
             raise InvalidRequest(f"server {node_id} is none of those that this log was started with")
         async with self._turn:
@@ -58,7 +59,8 @@ class Joining:
                 await self._assign_or_add(node_id, asked)
 
     def _is_ready(self, node_id: int, asked: JoinLog) -> bool:
-        """Returns whether it has no vote, has caught up, and lacks nothing that is truncated: no voter may."""
+        """Returns True if the replica is no voter yet, has caught up, and lacks no truncated entries, as every voter
+        must."""
         log = self._log
         has_vote = log.membership.voters.find(node_id, asked.incarnation) is not None
         is_behind = asked.applied + BEHIND_MAX < log.applied_position or asked.applied < log.engine.node.replica.begin

@@ -1,6 +1,6 @@
-"""The requests to replicas of a log by itself, from each other and from programs.
+"""The requests to replicas of a standalone log, from each other and from clients.
 
-Frames of engines and elections, and the question what a replica knows (`DescribeQuorum`), are the metadata log's.
+Paxos and election frames, and the request for what a replica knows (`DescribeQuorum`), are the metadata log's.
 """
 
 from __future__ import annotations
@@ -13,47 +13,48 @@ from tidelog.standalone.own_state import OwnState
 
 
 class AppendToLog(msgspec.Struct, frozen=True, tag=True):
-    """Asks the leader to append the payload that follows. Answered by `Appended`, when it is agreed on; raises
+    """Asks the leader to append the payload that follows. Answered by `Appended` when it is chosen; raises
     `NotController` (surely not appended) or `ControllerLost` (unknown)."""
 
 
 class Appended(msgspec.Struct, frozen=True, tag=True):
-    """The entry is in the log, for good."""
+    """The answer to `AppendToLog`: the entry is in the log, durably, at this position."""
 
     position: int
 
 
 class TruncateLog(msgspec.Struct, frozen=True, tag=True):
-    """Asks the leader to have the log begin at a position. Answered by `Truncated`; raises `InvalidRequest`,
+    """Asks the leader to delete the entries below a position. Answered by `Truncated`; raises `InvalidRequest`,
     `NotEnoughReplicas`, `NotController` (surely not truncated) or `ControllerLost` (unknown)."""
 
     begin: int
 
 
 class Truncated(msgspec.Struct, frozen=True, tag=True):
-    """The log begins here, at the leader and soon everywhere."""
+    """The answer to `TruncateLog`: the first position of the log, at the leader and soon at all replicas."""
 
     begin: int
 
 
 class AskDurable(msgspec.Struct, frozen=True, tag=True):
-    """Asks a voter whether all below a position is learned there, on disk. Answered by `LearnedDurably`."""
+    """Asks a voter whether it has learned all entries below a position, on its disk. Answered by `LearnedDurably`."""
 
     end: int
 
 
 class LearnedDurably(msgspec.Struct, frozen=True, tag=True):
-    """How far the voter has the log: on its disk, if that is as far as it was asked for."""
+    """The answer to `AskDurable`: the end of the voter's learned entries; on its disk if it reaches the requested
+    position."""
 
     end: int
 
 
 class AskOwnState(msgspec.Struct, frozen=True, tag=True):
-    """Asks any replica for the log's own state where its journal begins. Answered by `OwnStateAt`."""
+    """Asks any replica for the log's voters and voter ids as of its first position. Answered by `OwnStateAt`."""
 
 
 class OwnStateAt(msgspec.Struct, frozen=True, tag=True):
-    """The log's own state at a position."""
+    """The log's voters and voter ids as of a position."""
 
     position: int
     state: OwnState
@@ -68,26 +69,27 @@ class ReadLog(msgspec.Struct, frozen=True, tag=True):
 
 
 class LogPart(msgspec.Struct, frozen=True, tag=True):
-    """Entries in their order, without gaps; their payloads follow. None where the log begins later or ends before."""
+    """Consecutive entries, followed by their payloads; none where the log begins later or ends before."""
 
     begin: int
     end: int
-    """How far this replica has learned the log; it may go on."""
+    """The end of what this replica has learned."""
     entries: tuple[LogEntry, ...]
 
 
 class JoinLog(msgspec.Struct, frozen=True, tag=True):
-    """A replica whose disk has no vote asks the leader for one, again and again. Answered by `JoinNoted`."""
+    """Asks the leader to make the sending replica's new disk a voter; repeated until it is one. Answered by
+    `JoinNoted`."""
 
     incarnation: str
     voting_id: int
-    """Under which it could vote now; 0 if it has no id."""
+    """Id under which the replica could vote now; 0 if it has none."""
     applied: int
-    """How far it has come."""
+    """Position up to which the replica has applied the log."""
 
 
 class JoinNoted(msgspec.Struct, frozen=True, tag=True):
-    """The next step is done, or this is not the time for it. What the log says counts, not this."""
+    """The answer to `JoinLog`: the next step is done, or cannot be done now. The log shows which."""
 
 
 STANDALONE_MESSAGES = (
@@ -105,4 +107,4 @@ STANDALONE_MESSAGES = (
     JoinLog,
     JoinNoted,
 )
-"""All messages of such a log: a peer node has to know them."""
+"""All messages of a standalone log, which a peer node has to know."""

@@ -1,12 +1,12 @@
-"""The state that a log by itself has: who votes on it, and which ids it gave to disks.
+"""The state of a standalone log itself: its voters, and the ids it gave to disks.
 
-Users' entries mean nothing to the log; whoever writes them knows which of them are of no more use, and has the log
-truncated (`tidelog log truncate`). The log's own entries below are gone with the users'. What they said is kept with
-the journal's floor: the voters in force there, and the ids noted below it. A voter that starts again begins with that,
-and with no newer state: what it learned behind the floor may not be on its disk.
+Users' entries mean nothing to the log; the programs that write them know which are no longer needed, and truncate the
+log (`tidelog log truncate`). The log's own entries below are deleted with the users'. So the state that they added up
+to is stored with the journal's floor: the voters in force there, and the ids noted below it. A voter that starts again
+begins with that, and with no newer state: what it learned behind the floor may not be on its disk.
 
-A replica that is behind the others' floor has no such state. It asks one of them for that of its floor, and is neither
-candidate nor voter before it is told.
+A replica that is behind the others' floor has no such state. It requests that of another replica's floor, and is
+neither candidate nor voter before it has it.
 """
 
 from __future__ import annotations
@@ -19,24 +19,25 @@ from tidelog.replication.paxos.voters import VoterSet, encode_voters
 
 
 class OwnState(msgspec.Struct, frozen=True):
-    """The state at a position, by all entries below it."""
+    """The voters and voter ids at a position, from all entries below it."""
 
     voters: bytes = b""
-    """Encoded; empty where the log has not named them yet."""
+    """The encoded set of voters; empty where the log has not named them yet."""
     voters_position: int = -1
-    """The position of the value that made them the voters; -1 of the founders."""
+    """Position of the entry that made them the voters; -1 for the founders."""
     assigned: tuple[VoterAssigned, ...] = ()
-    """The ids that disks got, the newest of each disk."""
+    """The voter ids that disks got, the newest for each disk."""
 
 
 class LogFloor(Prefix, frozen=True):
-    """The beginning of the journal of a log by itself. Fields are named as in a partition's floor."""
+    """The floor of a standalone log's journal: its first position, and the log's state there. Fields are named as in a
+    partition's floor."""
 
     voters: bytes = b""
     voters_position: int = -1
     assigned: tuple[VoterAssigned, ...] = ()
     is_known: bool = False
-    """False if the replica jumped here, and has not been told the state yet."""
+    """False if the replica has skipped to this position, and has not got the state yet."""
 
     @property
     def state(self) -> OwnState | None:
@@ -45,7 +46,7 @@ class LogFloor(Prefix, frozen=True):
 
 
 def decode_floor(content: bytes) -> LogFloor:
-    """Raises `msgspec.DecodeError`."""
+    """Decodes a stored floor. Raises `msgspec.DecodeError`."""
     return msgspec.msgpack.decode(content, type=LogFloor)
 
 
@@ -57,24 +58,24 @@ def _changed(state: OwnState, position: int, entry: VoterSet | VoterAssigned) ->
 
 
 class OwnStateHistory:
-    """The state at each position from a floor on, as far as one replica has delivered the log."""
+    """The log's state at each position from a floor on, as far as one replica has delivered the entries."""
 
     def __init__(self, position: int, state: OwnState | None) -> None:
         self._begin = position
         self._state = state
-        """At `_begin`; None while that is not known."""
+        """State at the position `_begin`; None if it is not known."""
         self._entries: list[tuple[int, VoterSet | VoterAssigned]] = []
 
     def note(self, position: int, entry: VoterSet | VoterAssigned) -> None:
-        """An entry of the log's own is delivered, the next in order."""
+        """Adds one of the log's own entries, the next in order."""
         self._entries.append((position, entry))
 
     def install(self, position: int, state: OwnState) -> None:
-        """Begins with the state that another replica has at `position`, up to which nothing was delivered here."""
+        """Starts the history again with another replica's state at `position`; nothing below it was delivered here."""
         self._begin, self._state, self._entries = position, state, []
 
     def at(self, position: int) -> OwnState | None:
-        """The state at a position up to which all is delivered; None if it is not known here."""
+        """Returns the state at a position up to which all entries are delivered; None if it is not known here."""
         if self._state is None or position < self._begin:
             return None
         state = self._state
@@ -85,13 +86,14 @@ class OwnStateHistory:
 
     @property
     def assigned(self) -> dict[tuple[int, str], int]:
-        """All ids that the log has noted, by node and incarnation."""
+        """All voter ids that the log has given out, by node id and incarnation of the disk."""
         state = self._state or OwnState()
         noted = (*state.assigned, *(entry for _, entry in self._entries if isinstance(entry, VoterAssigned)))
         return {(one.node_id, one.storage): one.voter_id for one in noted}
 
     def floor(self, prefix: Prefix, delivered: int) -> LogFloor:
-        """The floor to write down at `prefix`, with the state if all below is delivered. Forgets what lies below."""
+        """Returns the floor to store for `prefix`, with the state if all entries below it are delivered. Forgets older
+        entries."""
         bare = msgspec.structs.asdict(prefix)
         state = self.at(prefix.position) if delivered >= prefix.position else None
         if state is None:

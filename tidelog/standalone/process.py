@@ -1,4 +1,4 @@
-"""A replica of a log by itself as a process: built, run until it is told to stop, and stopped in order."""
+"""A replica of a standalone log as a process: created, run until a signal, and stopped in order."""
 
 from __future__ import annotations
 
@@ -32,12 +32,13 @@ DEFAULT = ElectionSettings()
 
 
 def initialise_directory(path: str) -> str:
-    """Makes a replica's directory, as `initialise` does, on this machine's disk."""
+    """Initialises a directory on this machine's disk, so that its replica may found a log; returns the incarnation id.
+    Raises as `initialise`."""
     return initialise(DiskFiles(path), SystemClock(), SystemEntropy())
 
 
 def node_id_of(path: str) -> int:
-    """Returns the node id of the server that a replica's directory belongs to; 0 if it does not say."""
+    """Returns the node id of the server that a replica's directory belongs to; 0 if none is stored."""
     files = DiskFiles(path)
     if not files.exists(JOURNAL):
         return 0
@@ -48,7 +49,7 @@ def node_id_of(path: str) -> int:
 
 
 def make_client(servers: Sequence[Address], secret_file: str | None = None) -> LogClient:
-    """A client over TCP. Raises `ConfigError` if there is something wrong with the secret's file."""
+    """Returns a client over TCP. Raises `ConfigError` if the secret's file is invalid."""
     return LogClient(servers, TcpNetwork(), SystemClock(), SystemEntropy(), _secret(secret_file))
 
 
@@ -63,7 +64,7 @@ def make_replica(
     settings: ElectionSettings = DEFAULT,
     secret: ClusterSecret | None = None,
 ) -> LogReplica:
-    """A replica over TCP, on this machine's disk. Raises as `ReplicaDirectory`."""
+    """Returns a replica over TCP, on this machine's disk. Raises as `ReplicaDirectory`."""
     clock, entropy = SystemClock(), SystemEntropy()
     directory = ReplicaDirectory(DiskFiles(path), clock, entropy)
     return LogReplica(node_id, directory, TcpNetwork(), disk, clock, entropy, settings=settings, secret=secret)
@@ -78,10 +79,11 @@ def run_replica(
     *,
     allow_insecure: bool = False,
 ) -> str:
-    """Runs one until SIGTERM or SIGINT; why it failed, or nothing. `announce` gets a line once the replica votes.
+    """Runs a replica until SIGTERM or SIGINT; returns why it failed, or an empty string. `announce` is called with a
+    line once the replica votes.
 
-    Raises as `ReplicaDirectory` and `LogReplica.start`; `OSError` if it cannot listen; `ConfigError` if strangers on
-    other machines could reach a replica that believes them, and that is not allowed, or if the secret's file is bad.
+    Raises as `ReplicaDirectory` and `LogReplica.start`; `OSError` if it cannot listen; `ConfigError` if other machines
+    could reach a replica that has no secret, and that is not allowed, or if the secret's file is invalid.
     """
     log_to_standard_error(LOG_LEVEL)
     secret = _secret(secret_file)

@@ -1,11 +1,11 @@
-"""A replica of a log by itself takes part in it: founds or joins it, leads or follows, and answers programs.
+"""A replica of a standalone log: it founds or joins the log, leads or follows, and answers clients.
 
-    an initialised directory    founds the log with the others, once all of them are there
+    an initialised directory    founds the log with the others, once all of them are running
     an empty directory          asks the others for the log, follows it, and joins the voters
-    any other                   goes on as what it was
+    any other                   continues as what it was
 
-A new disk gets its vote by `joining.py`, the log's own state is kept by `state_keeper.py`, and entries
-that nobody needs any more go by `truncation.py`.
+A new disk becomes a voter by `joining.py`, the log's own state is kept by `state_keeper.py`, and entries
+that are no longer needed are deleted by `truncation.py`.
 """
 
 from __future__ import annotations
@@ -54,20 +54,21 @@ from tidelog.transport.peer import Answer, ClusterSecret, Hello, PeerNode
 from tidelog.transport.peer.statistics import NUMBER, SENDER
 
 ENTRY_BYTES_MAX = 4_000_000
-"""Replicas send no more at a time to each other."""
+"""Maximum size of an entry in bytes: replicas send no larger messages to each other."""
 ENTRIES_PER_ANSWER_MAX = 1_000
-"""To a reader. A leader that is busy for long with one answer loses its lease."""
+"""Maximum number of entries in an answer to a reader. A leader that is busy for long with one answer loses its
+lease."""
 NEW_LOG = Past(
     log="the log",
     remedy="if no other disk of the log comes back, nothing can be appended to it any more: read what is left with "
     "`tidelog log read`, and found another log with that",
 )
-"""A log by itself has no other data, so it has no past without its journal."""
+"""Texts for a log with a lost journal: a standalone log has no other data, so nothing else shows its past."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """A replica has these parts as soon as it knows its log."""
+    """The parts that a replica has as soon as it knows its log."""
 
     log: ElectedLog
     state: StateKeeper
@@ -77,7 +78,8 @@ class Parts:
 
 
 class LogReplica:
-    """Made on a running loop; `listen`, `start`, and `close` at the end. Node ids count the servers, from 1."""
+    """A replica, made on a running event loop; call `listen`, `start`, and `close` at the end. Node ids number the
+    servers from 1."""
 
     def __init__(
         self,
@@ -116,7 +118,7 @@ class LogReplica:
 
     @property
     def log_id(self) -> str:
-        """Empty until it is known."""
+        """The log's id; empty until it is known."""
         return self._member.cluster_id
 
     def _hello(self) -> Hello:
@@ -125,14 +127,14 @@ class LogReplica:
     # -- beginning ---------------------------------------------------------------------------------------------------
 
     async def listen(self, address: Address) -> Address:
-        """Takes connections from now on; the address with the port as chosen. Raises `OSError`."""
+        """Accepts connections from now on; returns the address with the actual port. Raises `OSError`."""
         return await self._peers.listen(*address)
 
     async def start(self, servers: Sequence[Address]) -> None:
         """Takes part in the log of these servers, this one included; returns when it is known which log that is.
 
-        A new replica waits for the others. Raises `DirectoryRefused`, `ConfigError` if this disk, or another server, is
-        of another log or of other servers.
+        A new replica waits for the others. Raises `DirectoryRefused`, or `ConfigError` if this disk, or another server,
+        belongs to another log or to other servers.
         """
         self._servers = Servers(self.node_id, servers, self._peers, self._entropy)
         self._spawn(self._writer.run())
@@ -193,7 +195,7 @@ class LogReplica:
         self.failed.set()
 
     async def close(self) -> None:
-        """Ends in order: what was answered is durable."""
+        """Stops in order: every acknowledged entry is durable."""
         if self._parts is not None:
             self._parts.log.leadership.resign()
             self._parts.log.close()
@@ -228,13 +230,13 @@ class LogReplica:
         self.leads.clear()
 
     def leader_changed(self, node_id: int | None) -> None:
-        """Programs find the leader by asking."""
+        """Does nothing: clients find the leader by asking."""
 
     def halted(self) -> None:
         self._fail("the disk has failed; see what it was, then start this replica again")
 
     def lacks_snapshot(self) -> None:
-        """The log begins later than this replica knows it: another one tells what the log had noted before."""
+        """Fetches the log's state from another replica, since the log begins later than this one knows it."""
         if self._known().state.is_lacking and (self._fetching is None or self._fetching.done()):
             self._fetching = self._spawn(self._fetch_state())
 
@@ -244,13 +246,14 @@ class LogReplica:
 
     @property
     def learned_end(self) -> int:
-        """Up to where this replica knows what is chosen; 0 while it does not know its log."""
+        """The position up to which this replica knows the chosen values; 0 while it does not know its log."""
         return 0 if self._parts is None else self._parts.log.applied_position
 
     # -- as other replicas and programs see it -----------------------------------------------------------------------
 
     async def handle(self, caller: Hello, message: msgspec.Struct, payload: memoryview) -> Answer:
-        """For `PeerNode`."""
+        """Answers a request of another replica or of a client, for `PeerNode`. Raises `InvalidRequest` for other
+        messages."""
         match message:
             case DescribeQuorum():
                 return Answer(self._described())
@@ -270,7 +273,8 @@ class LogReplica:
         raise InvalidRequest("a replica of a log by itself does not answer that")
 
     def notified(self, caller: Hello, message: msgspec.Struct, payload: memoryview) -> None:
-        """For `PeerNode`. What no correct replica could have sent is counted, and as good as lost."""
+        """Takes a Paxos or election message of another replica, for `PeerNode`. A message that no correct replica could
+        have sent is counted and ignored."""
         if self._parts is None:
             return
         try:
@@ -293,7 +297,8 @@ class LogReplica:
         return self._parts
 
     def _described(self) -> QuorumDescribed:
-        """Raises `NotController` if it is neither of a log nor of those who may found one: nobody must count on it."""
+        """Returns what this replica knows of the log's voters and leader. Raises `NotController` if it neither belongs
+        to a log nor may found one."""
         if self._parts is None and self._may_found:
             return self._member.described_as_new(self._servers.named)
         return self._known().log.described(self._servers.named)
@@ -316,7 +321,7 @@ class LogReplica:
         return Answer(LogPart(view.begin, view.end, tuple(entries)), payloads)
 
     async def append(self, payload: bytes) -> int:
-        """Appends an entry; its position, when a majority has it on disk.
+        """Appends an entry; returns its position when a majority has it on disk.
 
         Raises, surely without effect: `TooLarge`, `NotController`, `Overloaded`. With an effect or not:
         `ControllerLost`.
@@ -330,5 +335,6 @@ class LogReplica:
             return (await log.append(users_entry(payload), 1)).position
 
     async def truncate(self, begin: int) -> int:
-        """Has the log begin at `begin`; see `Truncation.truncate`. Raises `NotController` before it is known."""
+        """Deletes the entries below `begin`; returns the first position left. Raises `NotController` while this replica
+        does not know its log, or as `Truncation.truncate`."""
         return await self._known().truncation.truncate(begin)

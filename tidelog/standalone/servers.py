@@ -1,4 +1,4 @@
-"""The servers of a log by itself: their addresses by their order, and how a replica asks the others."""
+"""The servers of a standalone log: their addresses in order, and requests from one to the others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PAUSE_S = 0.1
 
 
 class Servers:
-    """The servers as one of them knows them. Node ids count them, from 1."""
+    """The servers as one of them knows them. Node ids number them from 1."""
 
     def __init__(self, node_id: int, addresses: Sequence[Address], peers: PeerNode, entropy: Entropy) -> None:
         self.named = [NamedVoter(node, address) for node, address in enumerate(addresses, start=1)]
@@ -28,13 +28,14 @@ class Servers:
             peers.know(voter.node_id, *voter.address)
 
     async def ask(self, node_id: int, message: msgspec.Struct, deadline_s: float) -> msgspec.Struct | None:
-        """Returns another server's answer. Raises `TidelogError`, `TimeoutError`."""
+        """Sends a request to another server and returns its answer. Raises `TidelogError`, `TimeoutError`."""
         return (await self._peers.request(node_id, message, deadline_s=deadline_s)).message
 
     async def ask_any(
         self, message: msgspec.Struct, deadline_s: float, is_wanted: Callable[[msgspec.Struct | None], bool]
     ) -> msgspec.Struct | None:
-        """Asks the others one after the other; returns the first answer that is wanted, or None."""
+        """Sends a request to the other servers one after the other; returns the first answer for which `is_wanted` is
+        True, or None."""
         for other in self.others:
             try:
                 answer = await self.ask(other.node_id, message, deadline_s)
@@ -45,5 +46,5 @@ class Servers:
         return None
 
     async def pause(self) -> None:
-        """Waits for as long as it makes sense before the servers are asked again."""
+        """Waits some 0.1 to 0.2 seconds before the servers are asked again."""
         await asyncio.sleep(PAUSE_S * self._entropy.uniform(1, 2))

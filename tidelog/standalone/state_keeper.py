@@ -1,6 +1,7 @@
-"""The own state of a log by itself, as one replica keeps it: noted as entries are delivered, fetched where it lacks.
+"""The state of a standalone log itself (its voters and their ids), as one replica keeps it: updated as entries are
+delivered, fetched from another replica if it is missing.
 
-A replica that is behind the others' floor asks one after the other for the state of theirs (`own_state.py`), and
+A replica that is behind the others' floor asks one after the other for the state at theirs (`own_state.py`), and
 delivers entries from there on.
 """
 
@@ -25,7 +26,8 @@ BEHIND_S = 0.02
 
 
 class StateKeeper:
-    """Keeps the own state of the log. `attach` tells it the log, which needs the membership to be made."""
+    """Keeps the log's own state on one replica. `attach` passes it the log, which cannot be made before the
+    membership."""
 
     def __init__(self, member: LogMember, servers: Servers) -> None:
         self._member = member
@@ -34,7 +36,7 @@ class StateKeeper:
         self.knows_voters = bool(floor.voters)
         """True if the floor names the voters."""
         self.membership = member.membership()
-        """The voters hold where the log begins: by its floor, if that names the voters, or those who founded it."""
+        """The voters in force where the log begins: those that its floor names, or the founders."""
         if floor.voters:
             self.membership = Membership(decode_voters(floor.voters), floor.voters_position)
         state = floor.state
@@ -50,17 +52,17 @@ class StateKeeper:
         self._enlist()
 
     def encode_floor(self, prefix: Prefix) -> bytes:
-        """Returns the floor to write down at `prefix`."""
+        """Returns the encoded floor to store for `prefix`."""
         return msgspec.msgpack.encode(self.history.floor(prefix, self._log.delivery.position))
 
     def note(self, position: int, entry: VoterSet | VoterAssigned) -> None:
-        """Takes an entry of the log's own that is delivered, the next in order."""
+        """Adds one of the log's own entries, the next in order."""
         self.history.note(position, entry)
         if isinstance(entry, VoterAssigned):
             self._enlist()
 
     def _enlist(self) -> None:
-        """Votes under the id that the log has noted for this disk, if it has."""
+        """Makes this replica vote under the id that the log has noted for this disk, if there is one."""
         noted = self.history.assigned.get((self._servers.me.node_id, self._member.incarnation))
         if noted is not None:
             self._log.leadership.enlist(noted)
@@ -71,7 +73,7 @@ class StateKeeper:
         return self._log.delivery.needs_snapshot is not None
 
     async def fetch(self) -> None:
-        """Fetches the state where the log begins, until this replica knows it."""
+        """Fetches the state at the log's first position from other replicas, until this one has it."""
         log = self._log
         while (needed := log.delivery.needs_snapshot) is not None:
             told = await self._ask(needed)
@@ -100,7 +102,8 @@ class StateKeeper:
         self._enlist()
 
     def at_begin(self) -> OwnStateAt:
-        """Returns the state where the log begins here. Raises `NotController` if it is not known here."""
+        """Returns the state at the first position of this replica's log. Raises `NotController` if it does not
+        know it."""
         begin = self._log.engine.node.replica.begin
         state = self.history.at(begin)
         if state is None or not state.voters or begin > self._log.delivery.position:
@@ -108,5 +111,6 @@ class StateKeeper:
         return OwnStateAt(begin, state)
 
     async def flush(self) -> bool:
-        """Flushes; returns whether the state where the log begins is known here, and durable, as a voter needs it."""
+        """Flushes the journal; returns True if the state at the log's first position is known here, and durable, as a
+        voter needs it."""
         return self.history.at(self._log.engine.node.replica.begin) is not None and await self._log.disk.flush()

@@ -1,8 +1,8 @@
-"""Truncation of a log by itself: the leader gives up what lies below an offset.
+"""Truncation of a standalone log: the leader deletes the entries below a position.
 
-Entries mean something to the programs that wrote them, so the log begins at 0 until somebody has it truncated. Every
-voter must have on its disk what goes. So no voter ever needs what is gone, but for disks that join: those are told
-what the log itself had noted there (`own_state.py`).
+Only the programs that write entries know which are needed, so the log begins at 0 until one of them truncates it. Every
+voter must have all deleted entries on its disk first. So no voter ever needs what is gone, except disks that join:
+these get the log's own state at its first position instead (`own_state.py`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tidelog.standalone.messages import AskDurable, LearnedDurably
 from tidelog.standalone.servers import Servers
 
 ASK_S_MAX = 2.0
-"""For a flush of another replica."""
+"""Seconds that another replica may take to flush its journal."""
 
 
 class Truncation:
@@ -28,10 +28,11 @@ class Truncation:
         self._turn = turn
 
     async def truncate(self, begin: int) -> int:
-        """Has the log begin at `begin`, if it does not begin later; returns where it begins.
+        """Deletes the entries below `begin`; returns the first position left, which may be higher already.
 
-        Raises, surely without effect: `InvalidRequest` beyond what is known here, `NotEnoughReplicas` if a voter does
-        not have all of it on its disk, `NotController`, `Overloaded`. With an effect or not: `ControllerLost`.
+        Raises, surely without effect: `InvalidRequest` if the log ends before `begin`, `NotEnoughReplicas` if a voter
+        does not have all these entries on its disk, `NotController`, `Overloaded`. With an effect or not:
+        `ControllerLost`.
         """
         log = self._log
         if not log.is_leading:
@@ -69,7 +70,8 @@ class Truncation:
             )
 
     async def learned_durably(self, end: int) -> LearnedDurably:
-        """Returns how far this replica has the log; on its disk, if that is as far as `end`. Raises `NotController`."""
+        """Returns the end of the entries that this replica has learned; they are on its disk if that is at least `end`.
+        Raises `NotController`."""
         learned = self._log.delivery.position
         if learned >= end and not await self._log.disk.flush():
             raise NotController("the disk of this replica takes nothing now")

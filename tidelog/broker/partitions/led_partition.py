@@ -112,7 +112,7 @@ class LedPartition(ABC):
     @property
     @abstractmethod
     def in_sync(self) -> Sequence[int]:
-        """Node ids of the brokers that a commit needs or counts, this one included."""
+        """Node ids of the in-sync replicas (with Paxos, of the live voters), this broker included."""
 
     @property
     @abstractmethod

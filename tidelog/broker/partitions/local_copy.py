@@ -114,7 +114,8 @@ class LocalCopy:
         )
 
     def _count(self, offsets: int, size: int, lost: tuple[int, int] | None) -> None:
-        """Counts a read that has advanced by this many offsets. Each is a record, but for those that were given up."""
+        """Counts a read that has advanced by `offsets`. Each offset is a record, but for those that were given up
+        (`lost`)."""
         if lost is not None:
             offsets -= lost[1] - lost[0]
         self.stats.read_bytes += size

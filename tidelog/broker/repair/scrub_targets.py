@@ -1,4 +1,4 @@
-"""What the scrubber reads: logs, journals, and facts in two copies. Each is a target, read a piece at a time.
+"""Targets of the scrubber: logs, journals, and facts in two copies, each read a piece at a time.
 
 Damage is repaired at once if this disk suffices: a catalog row from its batch, one copy of facts from the other, or
 both from memory, a journal's entry from the state of the replica. Other damage is left in the logs' lists of damage, or

@@ -1,7 +1,7 @@
 """The wall clock of a broker, compared with those of the other brokers.
 
 No acknowledgement depends on wall clocks. But retention deletes by them, and records without a timestamp
-get the broker's; so one clock that is an hour ahead, for a dead battery or a wrong time zone, would delete what should be
+get the broker's; so one clock that is an hour ahead, for a dead battery or a wrong zone, would delete what should be
 kept.
 - With each heartbeat a broker sends its wall time. The active controller compares it with the median of the live
   brokers' and answers how far it is from that. Up to `clock.skew.ms.max` nothing happens. A clock that differs by more
