@@ -44,9 +44,8 @@ Function = Literal[
 ]  # fmt: skip
 Durability = Literal["fsynced", "replicated", "leader", "none"]
 Guarantee = Literal["sequence", "key", "none"]
-"""The sender's guarantee: its batches are there once and in order (an idempotent producer), once (an idempotency key),
-or once and in order as long as it waits for each answer.
-"""
+"""What an acknowledged send guarantees for its batches: `sequence`, once and in order (idempotent producer); `key`,
+once (idempotency key); `none`, once and in order as long as the sender waits for each answer."""
 
 
 class Send(msgspec.Struct, frozen=True, array_like=True, tag="send"):
@@ -80,7 +79,7 @@ class View(msgspec.Struct, frozen=True, array_like=True, tag="view"):
 
 
 class Damage(msgspec.Struct, frozen=True, array_like=True, tag="damage"):
-    """Offsets whose bytes were damaged on purpose."""
+    """Offsets whose bytes were damaged on purpose, on the disk."""
 
     key: str
     offsets: list[int]

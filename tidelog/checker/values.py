@@ -90,7 +90,7 @@ def _is_excused(writer: Act, key: str, value: str, start: int, damaged: set[int]
 
 
 def precommitted_reads(run: Run, versions: Versions) -> Iterator[Anomaly]:
-    """Yields an anomaly for each record that an operation polls though it is the one that sends it."""
+    """Yields an anomaly for each record that the same operation both sends and polls."""
     for act in run.acts:
         if act.sends and act.polls:
             own = {(send.key, send.value) for send in act.sends}

@@ -73,7 +73,7 @@ RULES: tuple[Rule, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The verdict on one run."""
+    """The verdict on one run, with its anomalies and counts."""
 
     anomalies: tuple[Anomaly, ...]
     acknowledged: int

@@ -13,14 +13,14 @@ from tidelog.checker.run import Act, Run
 
 
 class KeyLog:
-    """The values of one partition by offset."""
+    """The values of one partition by offset, as clients saw them."""
 
     def __init__(self) -> None:
         self.shown: dict[int, str] = {}
         self.conflicts: dict[int, set[str]] = {}
         """Offsets at which several values were seen, with these values."""
         self.offsets: dict[str, int] = {}
-        """The first offset of each value."""
+        """The lowest offset of each value."""
         self.repeated: dict[str, set[int]] = {}
         """Values that were seen at several offsets, with these offsets."""
         self.ranks: dict[int, int] = {}
@@ -56,7 +56,7 @@ class KeyLog:
 
 
 class Versions:
-    """The values of all partitions in one run."""
+    """The logs of all partitions in one run, as its clients saw them."""
 
     def __init__(self, run: Run) -> None:
         self.writers: dict[str, dict[str, Act]] = {}

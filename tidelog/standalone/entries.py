@@ -21,7 +21,7 @@ OWN = b"\x01"
 
 
 class LogEntry(msgspec.Struct, frozen=True):
-    """An entry of the log, as one replica knows it."""
+    """An entry of a standalone log, as one replica knows it."""
 
     position: int
     kind: str
@@ -68,7 +68,7 @@ class LogView:
 
     @property
     def end(self) -> int:
-        """The first position that is not learned here."""
+        """The first position that this replica has not learned."""
         return self._prefix.position
 
     def extend(self, floor: Prefix) -> None:

@@ -61,11 +61,11 @@ class OwnStateAt(msgspec.Struct, frozen=True, tag=True):
 
 
 class ReadLog(msgspec.Struct, frozen=True, tag=True):
-    """Asks any replica for entries from a position on, as far as it has learned them. Answered by `LogPart`."""
+    """Asks any replica for the learned entries from a position on. Answered by `LogPart`."""
 
     position: int
     bytes_max: int
-    """The size limit of the payloads, in bytes; one entry comes at least."""
+    """Maximum size of the payloads in the answer, in bytes; one entry is returned in any case."""
 
 
 class LogPart(msgspec.Struct, frozen=True, tag=True):

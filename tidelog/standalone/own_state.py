@@ -41,7 +41,7 @@ class LogFloor(Prefix, frozen=True):
 
     @property
     def state(self) -> OwnState | None:
-        """The state at the floor; None if it is not known."""
+        """The log's own state at the floor; None if this replica has not got it."""
         return OwnState(self.voters, self.voters_position, self.assigned) if self.is_known else None
 
 

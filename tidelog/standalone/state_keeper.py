@@ -34,7 +34,7 @@ class StateKeeper:
         self._servers = servers
         floor = LogFloor() if member.stored.floor is None else decode_floor(member.stored.floor[1])
         self.knows_voters = bool(floor.voters)
-        """True if the floor names the voters."""
+        """True if the floor in the journal names the voters."""
         self.membership = member.membership()
         """The voters in force where the log begins: those that its floor names, or the founders."""
         if floor.voters:
@@ -69,7 +69,7 @@ class StateKeeper:
 
     @property
     def is_lacking(self) -> bool:
-        """True if the log begins later than this replica knows it."""
+        """True if the log begins later than this replica knows its state."""
         return self._log.delivery.needs_snapshot is not None
 
     async def fetch(self) -> None:

@@ -51,7 +51,7 @@ class Truncation:
         return replica.begin
 
     async def _check_durable(self, voter: Voter, end: int) -> None:
-        """Raises `NotEnoughReplicas` unless this voter has all below `end` on its disk."""
+        """Raises `NotEnoughReplicas` unless this voter has all entries below `end` on its disk."""
         name = f"server {voter.node_id} ({voter.host}:{voter.port})"
         if voter.node_id == self._servers.me.node_id:
             learned = await self.learned_durably(end)

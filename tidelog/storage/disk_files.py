@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from tidelog.model.ports import Buffer
 
 IOV_MAX = 1024
-"""Buffers that one `pwritev` takes (Linux's `UIO_MAXIOV`, and the limit of the BSDs)."""
+"""Maximum buffers per `pwritev` call (Linux's `UIO_MAXIOV`, and the limit of the BSDs)."""
 
 _FILE_MODE = 0o640
 _DIRECTORY_MODE = 0o750
@@ -88,7 +88,7 @@ class DiskFile:
 
 
 class DiskLock:
-    """A held lock (`Lock`)."""
+    """A held file lock (`Lock`)."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd

@@ -40,7 +40,8 @@ class Dumped(NamedTuple):
 
 
 def dump_rows(files: Files, directory: str, identity: PartitionId) -> Iterator[Dumped]:
-    """Yields every row of every catalog in a directory. Raises `OSError` if a catalog cannot be opened."""
+    """Yields every row of every catalog (index file) in a log's directory. Raises `OSError` if a catalog cannot be
+    opened."""
     codec = RowCodec(identity)
     for name in files.list(directory):
         # Every catalog that is there, also one that the loader would set aside or remove: a dump shows files, not a

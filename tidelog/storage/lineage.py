@@ -10,7 +10,7 @@ Lineage = list[tuple[int, int]]
 
 
 def epoch_before(lineage: Lineage, offset: int) -> int | None:
-    """Returns the epoch of the batch that ends at `offset`; None if nothing is known to lie before it."""
+    """Returns the leader epoch of the batch that ends at `offset`; None if no batch before it is known."""
     # `<`, not `<=`: at the start of an epoch, the batch before belongs to the epoch before.
     return next((epoch for epoch, start in reversed(lineage) if start < offset), None)
 

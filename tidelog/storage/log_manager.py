@@ -1,20 +1,20 @@
-"""All logs of a data directory: who may use it, where each log lives, which are open (Kafka's `LogManager`).
+"""All logs of a data directory: the lock on it, the place of each log, and the open logs (Kafka's `LogManager`).
 
-    lock, format                           who may use the directory (`data_directory`)
-    identity.0, identity.1                 of which cluster and broker it is (`directory_identity`)
-    reserve                                space for emptying a full disk (`reserve`)
+    lock, format                           the lock of the directory and its format version (`data_directory`)
+    identity.0, identity.1                 the broker and cluster it belongs to (`directory_identity`)
+    reserve                                disk space for deletions on a full disk (`reserve`)
     metadata/                              this broker's replica of the cluster's metadata log (`slot_store`)
-    metadata-2/ ...                        the same, begun anew because the one before forgot what it had promised
-    snapshots/                             images of the cluster, each the sum of a stretch of that log (`snapshots`)
-    topics/<topic id>/<partition>/         one log
-    topics/<topic id>/<partition>/journal/ what this replica has promised and accepted (`commit.protocol=paxos`)
-    topics/<topic id>/<partition>-removed/ what is left of one that is being removed
-    topics/<topic id>-removed/             the same, of all logs of a topic
-    topics/<topic id>/<partition>-new/     one that is being made (`new_logs`)
+    metadata-2/ ...                        a later replica, begun because the one before had forgotten its promises
+    snapshots/                             images of the cluster metadata (`snapshots`)
+    topics/<topic id>/<partition>/         a partition's log
+    topics/<topic id>/<partition>/journal/ its Paxos journal, with promises and values (`commit.protocol=paxos`)
+    topics/<topic id>/<partition>-removed/ a log that is being removed
+    topics/<topic id>-removed/             all logs of a topic that is being removed
+    topics/<topic id>/<partition>-new/     a log that is being made (`new_logs`)
 
-Nothing is ever removed because it is unknown: a directory that no metadata mentions may be what a damaged metadata log
-forgot. `topic_ids` and `partition_ids` list what is there, and only `remove_topic` and `remove_partition`, orders,
-remove. A log goes by its name first: whoever gets the partition again begins with nothing, not with half a log.
+No directory is ever removed because no metadata mentions it: a damaged metadata log may have forgotten it. `topic_ids`
+and `partition_ids` list the directories, and only `remove_topic` and `remove_partition` remove. A log is renamed before
+it is removed: if this broker gets the partition again, it begins with an empty log, not with half of the old one.
 """
 
 from __future__ import annotations

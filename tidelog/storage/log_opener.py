@@ -27,7 +27,7 @@ METADATA_LOG = PartitionId(TopicId("0" * 32), 0)
 
 
 class LogOpener:
-    """Opens logs and journals, and remembers which are open."""
+    """Opens partitions' logs and Paxos journals, and keeps track of the open ones."""
 
     def __init__(
         self,

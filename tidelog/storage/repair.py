@@ -34,7 +34,7 @@ class Repair(Enum):
     """The outcome of a repair: repaired, or the reason why not."""
 
     DONE = "done"
-    """The batch is in its place and can be read."""
+    """The batch was put back in its place and can be read."""
     NOT_NEEDED = "not needed"
     """The batch in the log is undamaged."""
     DIFFERENT = "different"

@@ -181,7 +181,7 @@ class _RowsInOrder:
         self.rows: list[Row] = []
 
     def add(self, row: Row) -> None:
-        """Adds the row of a batch."""
+        """Adds the row of a batch, and raises the running maximum timestamp."""
         newest = max(self._at.running_max_timestamp, row.max_timestamp)
         self._at = self._at._replace(running_max_timestamp=newest)
         self._append(row)

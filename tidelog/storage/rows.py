@@ -104,7 +104,7 @@ class Row(NamedTuple):
 
     @property
     def first_offset(self) -> int:
-        """Returns the offset where the row before this one ends."""
+        """Returns the offset where the previous row's batch ends, before the skipped offsets."""
         return self.base_offset - self.skipped
 
     @property
@@ -125,7 +125,7 @@ def name_of(row: Row) -> bytes:
 
 
 class HeaderRow(NamedTuple):
-    """The first row of a catalog; `checkpoint_rows` LINEAGE and PRODUCER rows follow it."""
+    """The first row of a catalog; `checkpoint_rows` rows of the checkpoint (LINEAGE and PRODUCER) follow it."""
 
     epoch: int
     sequence: int
@@ -150,7 +150,7 @@ class Tail(NamedTuple):
 
 
 class RowCodec:
-    """Packs and unpacks the rows of one log."""
+    """Packs and unpacks the catalog rows of one log."""
 
     def __init__(self, identity: PartitionId) -> None:
         self._topic_id = bytes.fromhex(identity.topic_id)
@@ -280,7 +280,7 @@ class RowCodec:
         return rows
 
     def parse_checkpoint(self, raw: Buffer) -> tuple[int, int] | tuple[int, ProducerState] | None:
-        """Unpacks a checkpoint row: (epoch, start offset), or (producer id, state); None if it is damaged."""
+        """Unpacks a checkpoint row: (leader epoch, first offset), or (producer id, state); None if it is damaged."""
         if not self.is_sound(raw):
             return None
         kind = raw[3]

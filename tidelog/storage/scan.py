@@ -164,8 +164,9 @@ class Scan:
         return tail
 
     def _vouch(self, tail: Tail) -> Tail:
-        """Returns `tail` with the durable mark for a row written now. The mark covers at most the rows before it: where
-        a catalog was lost, its rows are numbered again, and the old mark means nothing among them."""
+        """Returns `tail` with the durable mark (the row sequence below which everything is durable) for a row written
+        now. It covers at most the rows before: where a catalog was lost, its rows are numbered again, and the old mark
+        means nothing."""
         return tail._replace(durable=min(self._durable, tail.sequence))
 
     def _take_header(self, start: Tail) -> bool:

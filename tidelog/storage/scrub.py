@@ -55,7 +55,7 @@ class Piece:
 
     @property
     def size(self) -> int:
-        """Returns the size of what is read, in bytes."""
+        """Returns the size of the piece's batches and rows, in bytes."""
         return sum(row.length for row in self.rows) + len(self.slots) * ROW_BYTES
 
 

@@ -41,8 +41,8 @@ class Damage:
     end: int
     reason: str
     epoch: int | None = None
-    """The leader epoch of the one batch that is damaged, if its catalog row is sound: with `start` it says which batch
-    would repair it. None otherwise."""
+    """Leader epoch of the damaged batch, if its catalog row is sound: `start` and `epoch` then name the batch that
+    repairs it. None if the row is lost."""
 
 
 Entry = Row | Damage
@@ -54,7 +54,7 @@ def end_of(entry: Entry) -> int:
 
 
 class Extent(NamedTuple):
-    """Batches that were read and verified: whole, in order, from one segment."""
+    """Batches that were read and verified: complete, in order, from one segment."""
 
     data: bytes
     next_offset: int
@@ -187,7 +187,7 @@ class Segment:
         return next(self._checked(slot, self.raw_rows(slot, 1)), None)
 
     def rows(self, slot: int) -> Iterator[Row | None]:
-        """Yields body rows from `slot` to the end; None for each that is damaged."""
+        """Yields body rows from `slot` to the end of the catalog; None for each that is damaged."""
         size = ROWS_PER_READ
         while slot < self.slots:
             count = min(size, self.slots - slot)

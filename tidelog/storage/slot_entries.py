@@ -37,7 +37,7 @@ FLOOR_NUMBER = (1 << 64) - 1
 """Stands in place of the proposal number in the rows of floor entries, whose position is no slot's."""
 HEAD_BYTES_MAX = 4096
 NAME_BYTES_MAX = 56
-"""The bytes of content that a NAME row has room for."""
+"""Maximum bytes of content in a NAME row."""
 NAMED_CONTENT_MAX = NAME_BYTES_MAX - 2 - 16
 """Room for a digest is always kept: clusters at a feature level whose rows older versions read have longer contents,
 and none of those is named."""
@@ -66,7 +66,7 @@ _KINDS = {int(kind): kind for kind in EntryKind}
 
 
 class Head(NamedTuple):
-    """The part of an entry that is not payload."""
+    """The part of a journal entry that is not payload: kind, position, proposal number, payload digest, and content."""
 
     kind: EntryKind
     position: int

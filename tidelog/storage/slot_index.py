@@ -26,11 +26,11 @@ class StoredPayload(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SlotEntry:
-    """The newest state of a slot."""
+    """The newest state of a slot, as its newest journal entry has it."""
 
     number: int
     digest: bytes
-    """The digest of the payload; empty if the value has none."""
+    """Digest of the payload; empty if the slot's value has none."""
     offset: int
     """The offset of the entry in the journal."""
     payload: StoredPayload | None
@@ -78,7 +78,7 @@ class SlotIndex:
         self.slots[head.position] = SlotEntry(head.number, head.digest, offset, payload, is_known)
 
     def has(self, position: int, number: int) -> bool:
-        """Returns True if the slot's newest entry has this number, and its identity is known."""
+        """Returns True if the slot's newest entry has this proposal number, and its identity is known."""
         slot = self.slots.get(position)
         # A proposal number names one value for a position: an entry with the same number is about the same value.
         return slot is not None and slot.is_known and slot.number == number

@@ -1,15 +1,15 @@
-"""Snapshots of a state machine, on disk. Knows bytes only; `snapshot_format` says how they look.
+"""Snapshots of a state machine, on disk, as opaque bytes; `snapshot_format` describes the files' format.
 
 A snapshot is three files: `<position>-<version>.body`, and its header twice, `.header.0` and `.header.1`. It exists
-once a header does. A crash leaves the old ones and perhaps the new one, never half of one under a name that counts;
-what it does leave, `remove_old` clears away.
+once a header does. A crash leaves the old snapshots and perhaps the new one, never half of one with a header; other
+files that it leaves are removed by `remove_old`.
 
-Nothing is ever written over a snapshot that may be needed: a second one of the same position (a replica whose image
+A snapshot that may be needed is never overwritten: a second one of the same position (a replica whose image
 turned out to differ fetches the others') is another version, and the newest version counts.
 
-Damage is found when a snapshot is read, chunk by chunk, and is told by index. What is sound of it stays useful: the
-missing chunks are fetched from peers whose snapshots at this position have the same root, and `repair` puts them in
-their positions, if the whole then has that root. All calls block.
+Damage is found when a snapshot is read, chunk by chunk, and reported by chunk index. Sound chunks stay useful: the
+damaged ones are fetched from replicas whose snapshots at this position have the same root, and `repair` writes them to
+their places, if the whole then has that root. All calls block.
 """
 
 from __future__ import annotations
@@ -55,19 +55,19 @@ class LoadedSnapshots:
     """The snapshots that `load_newest` found."""
 
     snapshot: Snapshot | None = None
-    """The newest that is whole; None if none is."""
+    """The newest undamaged snapshot; None if there is none."""
     damaged: list[DamagedSnapshot] = field(default_factory=list)
-    """Newer ones that would do if they were repaired, the newest first."""
+    """Newer snapshots that could be used once repaired, the newest first."""
 
 
 class UnknownSnapshot(LookupError):
-    """There is no snapshot of this position, or its header is lost in both copies."""
+    """Raised if there is no snapshot of a position, or its header is lost in both copies."""
 
 
 class SnapshotStore:
     """The snapshots of one log, in a directory of their own. For one thread at a time.
 
-    Methods raise `OSError` if the disk does; what was there before is then still there.
+    Methods raise `OSError` if the disk fails; the snapshots that existed before then still exist.
     """
 
     def __init__(self, files: Files, directory: str) -> None:
@@ -77,7 +77,8 @@ class SnapshotStore:
     # -- writing -----------------------------------------------------------------------------------------------------
 
     def write(self, position: int, header: bytes, body: bytes) -> SnapshotHeader:
-        """Makes a snapshot durable. `header` is the caller's, and small; it is kept twice, apart from the body."""
+        """Writes a snapshot durably. `header` are small additional bytes of the caller, stored twice and apart from the
+        body."""
         assert position >= 0 and len(header) <= HEADER_BYTES_MAX
         blocks = split(position, body)
         written = SnapshotHeader(position, len(body), root_of(blocks), header)
@@ -85,8 +86,8 @@ class SnapshotStore:
         return written
 
     def install(self, header: SnapshotHeader, blocks: Sequence[bytes]) -> None:
-        """Makes durable what peers sent, chunk by chunk. Raises `DamagedSnapshot`, and writes nothing, if it is not
-        the snapshot that the header promises."""
+        """Writes a snapshot that was received chunk by chunk, durably. Raises `DamagedSnapshot`, and writes nothing, if
+        the chunks do not match the header."""
         assert len(blocks) == header.chunk_count
         self._check(header, blocks)
         self._store(header, blocks)
@@ -117,10 +118,10 @@ class SnapshotStore:
             file.sync()
 
     def repair(self, position: int, blocks: Mapping[int, bytes]) -> None:
-        """Puts chunks from a peer at their positions, and a lost copy of the header back.
+        """Writes chunks from another replica to their places, by index, and a lost copy of the header again.
 
-        Raises `UnknownSnapshot`, or `DamagedSnapshot` with what is still missing; nothing is written then, unless all
-        of it fits together.
+        Raises `UnknownSnapshot`, or `DamagedSnapshot` with the chunks that are still damaged; nothing is written unless
+        the whole snapshot is sound then.
         """
         stem, header = self._find(position)
         present = self._blocks(stem, header)
@@ -158,8 +159,8 @@ class SnapshotStore:
             raise DamagedSnapshot(header.position, damaged)
 
     def remove_old(self) -> None:
-        """Removes what is older than the second newest snapshot that is whole, other versions of the same positions,
-        and what crashes left. To be called when the newest snapshot is known to be the right one."""
+        """Removes snapshots older than the second newest undamaged one, replaced versions of the same positions, and
+        leftovers of crashes. Call it only when the newest snapshot is known to be correct."""
         headers = list(self._headers())
         # Read from end to end: a snapshot that has rotted is no reason to remove an older one that is whole.
         whole = [stem for stem, header in headers if not damaged_chunks(header, self._blocks(stem, header))][:KEPT]
@@ -175,8 +176,8 @@ class SnapshotStore:
     # -- scrubbing ---------------------------------------------------------------------------------------------------
 
     def mend_headers(self) -> tuple[int, list[int]]:
-        """Writes a bad copy of a header anew from the other one. Returns how many were bad, and the positions of which
-        both are: those snapshots are of no use."""
+        """Writes a damaged copy of a header again from the other one. Returns the number of damaged copies, and the
+        positions where both are damaged: those snapshots cannot be used."""
         bad, lost = 0, []
         for position, version in sorted(self._newest_versions().items()):
             paths = [_stem(position, version) + suffix for suffix in HEADERS]
@@ -192,7 +193,8 @@ class SnapshotStore:
         return bad, lost
 
     def _newest_versions(self) -> dict[int, int]:
-        """Returns by position what has, or had, a header: without one, it is what a crash has left."""
+        """Returns the newest version of each position that has a header file, damaged or not; without one, the files
+        are leftovers of a crash."""
         names = set(self._files.list(self._directory))
         # Sorted by version, so the dictionary keeps the newest of each position.
         stems = [
@@ -203,7 +205,7 @@ class SnapshotStore:
         return dict(stems)
 
     def count_bad(self) -> tuple[int, int]:
-        """Returns how many headers and chunks of the snapshots here are bad, and how many bytes there are to read."""
+        """Returns the number of damaged headers and chunks, and the bytes of all snapshots."""
         bad = size = 0
         for position, version in self._newest_versions().items():
             stem = _stem(position, version)
@@ -216,12 +218,12 @@ class SnapshotStore:
         return bad, size
 
     def headers(self) -> list[SnapshotHeader]:
-        """Returns those of the snapshots here, the newest first."""
+        """Returns the headers of all snapshots, the newest first."""
         return [header for _, header in self._headers()]
 
     def look_at(self, header: SnapshotHeader, first: int, count: int) -> tuple[list[int], bytes]:
-        """Returns which of some chunks are bad, by index, and the hashes of all, one after the other. None are if the
-        snapshot is gone meanwhile."""
+        """Returns the indices of damaged chunks among `count` chunks from `first` on, and the hashes of all these
+        chunks in order. Both are empty if the snapshot has been removed."""
         indexes = range(first, min(first + count, header.chunk_count))
         try:
             stem, _ = self._find(header.position)
@@ -234,9 +236,9 @@ class SnapshotStore:
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def load_newest(self) -> LoadedSnapshots:
-        """Loads the newest snapshot that is whole, and tells which newer ones are not.
+        """Loads the newest undamaged snapshot, and reports the newer damaged ones.
 
-        Raises `Overloaded` or `PermissionError` if that cannot be told: what is out of reach is not damaged.
+        Raises `Overloaded` or `PermissionError` if a file cannot be opened for these reasons, which do not mean damage.
         """
         loaded = LoadedSnapshots()
         self._settle()
@@ -254,8 +256,9 @@ class SnapshotStore:
         return self._find(position)[1]
 
     def sound_chunks(self, header: SnapshotHeader, indexes: range) -> dict[int, bytes]:
-        """Returns those of these chunks that are sound here, each behind its hash, by index: also out of a body whose
-        own header is lost in both copies. What they are chunks of, only the root of all can tell."""
+        """Returns those of these chunks that are sound on this disk, with their hashes, by index. They may come from a
+        body whose own header is lost in both copies, and then belong to any snapshot at this position: the caller has
+        to check the root."""
         chunks: dict[int, bytes] = {}
         for position, version in sorted(self._versions(), reverse=True):
             stem = _stem(position, version)
@@ -285,7 +288,7 @@ class SnapshotStore:
                 raise
 
     def _headers(self) -> Iterator[tuple[str, SnapshotHeader]]:
-        """Yields, of each position, the newest version with a header that can be read; the newest position first."""
+        """Yields, for each position, the newest version with a readable header; the newest position first."""
         last = -1
         for position, version in sorted(self._versions(), reverse=True):
             # The newest version of a position counts; older ones are looked at only if it has no header, as after a
@@ -299,7 +302,7 @@ class SnapshotStore:
         return self._header(stem + HEADERS[0]) or self._header(stem + HEADERS[1])
 
     def _versions(self) -> set[tuple[int, int]]:
-        """Returns position and version of whatever bears a name here."""
+        """Returns (position, version) of all snapshot files in the directory."""
         stems = {name.partition(".")[0] for name in self._files.list(self._directory)}
         parts = [stem.split("-") for stem in sorted(stems)]
         return {
@@ -309,7 +312,7 @@ class SnapshotStore:
         }
 
     def _blocks(self, stem: str, header: SnapshotHeader, indexes: range | None = None) -> list[bytes]:
-        """Returns these blocks as they are, or all; empty where nothing can be read."""
+        """Returns the blocks with these indices, or all, unverified; empty bytes where one cannot be read."""
         indexes = range(header.chunk_count) if indexes is None else indexes
         try:
             with self._open(self._path(stem + BODY)) as file:
@@ -353,7 +356,8 @@ def _pread(file: File, size: int, position: int) -> bytes:
 
 
 def _is_superseded(name: str, oldest: str, current: Mapping[str, str]) -> bool:
-    """Returns True if a file is of a snapshot that nobody needs. `current` maps a position to the stem that counts."""
+    """Returns True if a file belongs to a snapshot that is no longer needed. `current` maps a position to the file name
+    stem of its newest version."""
     stem = name.partition(".")[0]
     # Names have fixed widths, so they sort as position and version do.
     return stem < oldest or stem < current.get(stem.partition("-")[0], "")

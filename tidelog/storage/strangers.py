@@ -1,12 +1,12 @@
-"""Files of another partition, or of another cluster, in a log's directory: set aside, not taken in, not removed.
+"""Files of another partition, or of another cluster, in a log's directory ("strangers"): renamed, neither used nor
+removed.
 
-A catalog's header names the log that it belongs to, under a checksum seeded with that name, so a stranger's catalog is
-known for what it is. Batches carry no name, and would pass for ours where offsets happen to agree; but if the catalog
-of a stranger describes the log file beside it, that is the stranger's, too.
+A catalog's header names its log, under a checksum seeded with that name, so another log's catalog is recognised.
+Batches do not name their log, and could be taken for this one's where offsets happen to agree; but if another log's
+catalog describes the log file beside it, that file belongs to the other log, too.
 
-If there is no metainfo of ours either, or it is another log's, the directory as a whole has changed hands, and a crash
-may have left logs in it whose catalogs are gone, or describe nothing that is left. Then a segment without a row of ours
-is the stranger's.
+If there is no metainfo of this log either, or another log's, the whole directory may have been exchanged, and may hold
+log files whose catalogs are gone. Then a segment without any row of this log counts as another log's.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tidelog.storage.segment import Segment
 
 
 def find_strangers(opened: OpenFiles, directory: str, base_offset: int, identity: PartitionId) -> list[str]:
-    """Returns the files of a segment that are not of this log: none, the catalog, or the log and the catalog."""
+    """Returns the files of a segment that belong to another log: none, the catalog, or the log and the catalog."""
     ours = Segment(opened, directory, base_offset, RowCodec(identity))
     owner = RowCodec.owner(ours.raw_rows(0, 1)) if opened.files.exists(ours.catalog_path) else None
     # A catalog that names nobody is no stranger's for sure: it may be ours, with a damaged header.
@@ -37,7 +37,7 @@ def find_strangers(opened: OpenFiles, directory: str, base_offset: int, identity
 
 
 def has_rows(opened: OpenFiles, segment: Segment, codec: RowCodec) -> bool:
-    """Returns True if its catalog has any row of this log's."""
+    """Returns True if the segment's catalog has any row of this log."""
     if not opened.files.exists(segment.catalog_path):
         return False
     rows = -(-segment.catalog.size() // ROW_BYTES)
@@ -46,7 +46,7 @@ def has_rows(opened: OpenFiles, segment: Segment, codec: RowCodec) -> bool:
 
 
 def set_aside(opened: OpenFiles, path: str) -> None:
-    """Gives a file a name that no log looks at. Durable after the next sync of its directory. Raises `OSError`."""
+    """Renames a file, so that no log uses it. Durable after the next sync of its directory. Raises `OSError`."""
     # The cache knows files by path; under this path there will be another one.
     opened.close(path)
     names = (f"{path}.stranger-{number}" for number in count(1))

@@ -1,7 +1,7 @@
-"""The past of a log by its catalogs: the lineage of leader epochs, and the producers' trails.
+"""The history of a log from its catalogs: the leader epochs (lineage), and the producers' last batches.
 
-Both are digests of the rows. Each segment opens with a checkpoint of them, so only the newest segment whose checkpoint
-is sound, and the rows behind it, need to be read; a damaged checkpoint costs the reading of one more segment.
+Each segment begins with a checkpoint of both, so only the newest segment with a sound checkpoint, and the rows behind
+the checkpoint, need to be read; for a damaged checkpoint one more segment is read.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ class Trails(NamedTuple):
     lineage: Lineage
     producers: ProducerTable
     first: int
-    """Index of the oldest segment that was needed: the last one, unless its checkpoint is damaged."""
+    """Index of the oldest segment that was read: the last one, unless its checkpoint is damaged."""
     has_checkpoint: bool
-    """False if no segment has a sound checkpoint: what the deleted ones amounted to is missing."""
+    """False if no segment has a sound checkpoint, so that the history of deleted segments is missing."""
 
 
 class Checkpoint(NamedTuple):
-    """The lineage and the producer states that the segments before one add up to."""
+    """The leader epochs and the producers' states as of a segment's start, from all segments before it."""
 
     lineage: Lineage
     producers: list[tuple[int, ProducerState]]
@@ -35,10 +35,10 @@ class Checkpoint(NamedTuple):
 def read_trails(
     codec: RowCodec, segments: Sequence[Segment], producers_max: int, now_ms: int, *, end_offset: int = OFFSET_MAX
 ) -> Trails:
-    """Reads the lineage and the producer table at the end of `segments`, or at `end_offset`, which lies in the last of
-    them.
+    """Reads the lineage (leader epochs) and the producers' states at the end of `segments`, or at `end_offset`, which
+    lies in the last of them.
 
-    Producers seen in rows count as heard now: remembering one for longer than configured is harmless.
+    Producers found in rows count as seen at `now_ms`: to remember one for longer than configured does no harm.
     """
     first = len(segments) - 1
     # Backwards to the newest sound checkpoint: it has all that came before, so no older segment is needed.
@@ -53,7 +53,7 @@ def read_trails(
 
 
 def read_checkpoint(codec: RowCodec, segment: Segment) -> Checkpoint | None:
-    """Reads a segment's checkpoint; None if any of it is damaged, or it never had one."""
+    """Reads a segment's checkpoint; None if any of it is damaged, or it has none."""
     header = codec.parse_header(segment.raw_rows(0, 1))
     # A header that was made again without its checkpoint says so. An empty checkpoint would say that nothing came
     # before.

@@ -1,8 +1,9 @@
-"""Truncating a log at an offset, so that nothing below it goes; and removing segments in an order that bears crashes.
+"""Truncating a log at an offset, so that no batch below it is lost; and removing segments in an order that survives
+crashes.
 
-Simple as long as the rows are sound. Where rows are damaged just below it they do not say what they described, and
-truncating behind the last sound one would take good batches along. So the stretch between that one and the offset is
-described anew: a row for each batch that still verifies, and a LOST row for offsets of which nothing is left.
+This is simple as long as the catalog rows are sound. Where rows just below the offset are damaged, they do not say
+which batches they described, and truncating behind the last sound row would drop good batches. So new rows are made for
+the range between that row and the offset: one for each batch that still verifies, and a LOST row for the other offsets.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from tidelog.storage.wipe import wipe
 
 
 class Truncation(NamedTuple):
-    """The plan of a truncation: rows from `slot` on give way to `rows`, and the log ends at `tail`."""
+    """The plan of a truncation: `rows` replace the catalog rows from `slot` on, and the log ends at `tail`."""
 
     slot: int
     rows: list[bytes]
@@ -25,8 +26,8 @@ class Truncation(NamedTuple):
 
 
 def find_truncation(codec: RowCodec, segment: Segment, offset: int, tail: Tail) -> Truncation:
-    """Returns how to truncate a segment before the batch that holds `offset`; `tail` is the log's tail as it is, but
-    for the epoch, which is the one in force at the segment's start."""
+    """Returns the plan to truncate a segment before the batch that holds `offset`; `tail` is the log's present end, but
+    with the leader epoch in force at the segment's start."""
     slot, last, following = _neighbours(segment, offset)
     tail = tail._replace(
         sequence=segment.first_sequence + slot,
@@ -67,7 +68,7 @@ def find_truncation(codec: RowCodec, segment: Segment, offset: int, tail: Tail) 
 
 
 def _neighbours(segment: Segment, offset: int) -> tuple[int, Row | None, Row | None]:
-    """Returns the sound rows on either side of `offset`, and the slot behind the first."""
+    """Returns the slot behind the last sound row below `offset`, that row, and the next sound row."""
     last, next_slot = None, segment.body_slot
     for slot, row in enumerate(segment.rows(segment.body_slot), start=segment.body_slot):
         if row is None:
@@ -91,7 +92,7 @@ def _behind(row: Row, tail: Tail) -> Tail:
 
 
 def remove_segment(opened: OpenFiles, segment: Segment) -> None:
-    """Removes both files; the catalog last, because it is what names the segment's offsets."""
+    """Removes both files of a segment; the catalog last, since it says which offsets the segment has."""
     for path in (segment.log_path, segment.catalog_path):
         opened.close(path)
         if opened.files.exists(path):
@@ -125,16 +126,14 @@ def _remove(opened: OpenFiles, path: str) -> None:
 
 
 def segment_names(opened: OpenFiles, directory: str) -> list[str]:
-    """Returns the names of the files in a log's directory that are halves of segments."""
+    """Returns the names of all log and catalog files in a log's directory."""
     names = opened.files.list(directory)
     return [name for name in names if name[20:] in (".log", ".catalog") and name[:20].isdigit()]
 
 
 def remove_all(opened: OpenFiles, directory: str, *, wipes: bool) -> None:
-    """Removes every segment, durably; in any order: by `Metainfo.restarts` none of them counts. Raises `OSError`.
-
-    `wipes` if offsets that they hold will be written again.
-    """
+    """Removes every segment, durably, in any order: `Metainfo.restarts` is set, so that none of them counts. `wipes`
+    overwrites the batches first, if their offsets will be used again. Raises `OSError`."""
     for name in segment_names(opened, directory):
         path = f"{directory}/{name}"
         if wipes and name.endswith(".log"):

@@ -1,12 +1,12 @@
-"""Dropping the end of a log, or all of it: for a replica whose log is not its leader's.
+"""Dropping the end of a log, or all of it: for a replica whose log diverges from its leader's.
 
-- `truncate_to` drops the end. Done half, it leaves a longer piece of the log as it was, and is asked for again.
-  Metainfo goes first, so that what goes is not taken for lost, and that no row sequence is given out twice.
-- `start_over` drops everything. Metainfo says so first, and whoever opens the log next finishes it, with what it is to
-  remember of producers (`handover`).
+- `truncate_to` drops the end. If a crash interrupts it, the log is still longer, and is truncated again. Metainfo is
+  stored first, so that dropped batches are not taken for lost, and no row sequence is used twice.
+- `start_over` drops everything. Metainfo says so first, and the next opening of the log completes it, with the producers'
+  states (`handover`).
 
-Both are durable when they return. Blocking; no flush may be under way. They may run on the disk thread while nobody
-uses the log.
+Both are durable when they return. Blocking; no flush may be under way. They may run on the disk thread while nothing
+else uses the log.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class Truncator:
         self._codec = state.files.codec
 
     def truncate_to(self, offset: int, *, high_watermark: int, now_ms: int) -> None:
-        """Drops the batch that holds `offset` and all behind it. What is appended next may be of any epoch from that of
-        what is kept on, also below what was dropped.
+        """Drops the batch that holds `offset` and everything behind it. Later batches may have any leader epoch from
+        that of the last kept batch on, also one below the dropped ones'.
 
-        Deleted offsets never come back: where a batch goes that the log starts within, the log restarts at its start.
-        Raises `OffsetOutOfRange`, or `OSError`: the log is offline then.
+        If the dropped batch begins before the log start offset, the log is emptied and begins at that offset: deleted
+        records never come back. Raises `OffsetOutOfRange`, or `OSError`: the log is offline then.
         """
         state = self._state
         state.require_online()
@@ -98,11 +98,10 @@ class Truncator:
             self._appender.write_catalog_afresh()  # there is nothing that a roll could seal
 
     def start_over(self, offset: int, *, now_ms: int, producers: Iterable[tuple[int, ProducerState]] = ()) -> None:
-        """Drops everything: the log is empty and goes on at `offset`, which may be anywhere. No epochs are known any
-        more, and of producers what is given: the states as of `offset` in the log that this one is to equal. For a
-        follower whose log ends before its leader's begins, or that has nothing in common with it. Raises `OSError`: the
-        log is offline then.
-        """
+        """Drops everything: the log is empty and continues at `offset`, which may be any. All leader epochs are
+        forgotten, and the producers' states are replaced by `producers`, those as of `offset` in the leader's log. For
+        a follower whose log ends before its leader's begins, or has nothing in common with it. Raises `OSError`: the
+        log is offline then."""
         state = self._state
         state.require_online()
         self._use_up_sequences()
@@ -116,7 +115,7 @@ class Truncator:
         state.rolled_ms = now_ms
 
     def _use_up_sequences(self) -> None:
-        """Gives this truncation a number of its own, by which metainfo that was noted before it is told."""
+        """Raises `sequences_used`, which marks all metainfo taken before this truncation as outdated."""
         # One more than before in any case, also if nothing was appended in between.
         self._state.sequences_used = max(self._state.sequences_used + 1, self._state.tail.sequence)
 

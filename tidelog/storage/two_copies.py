@@ -1,10 +1,10 @@
-"""Facts in two copies on one disk, which nobody else could give back.
+"""Facts that no other replica could give back, in two copies on one disk.
 
-There are two files, written one after the other, each made durable before the next is touched, and the worse one
-first: whatever moment a crash picks, one whole copy is left, and if both are whole, one of them may rot. The higher
-sequence wins.
+There are two files, written one after the other, each made durable before the next is written, and the worse one
+first: so after any crash one undamaged copy is left, and if both are undamaged, one of them may rot. The copy with the
+higher sequence counts.
 
-A copy is a header (magic, version, sequence, length, CRC32C seeded with the identity of what the facts are about) and
+A copy is a header (magic, version, sequence, length, CRC32C seeded with the identity of the facts' owner) and
 a JSON object, so that later versions can add facts.
 """
 
@@ -22,7 +22,7 @@ from tidelog.storage.open_files import open_file
 
 VERSION = 1
 COPY_BYTES = 512
-"""A copy is a multiple of this, and nearly always just this."""
+"""Size unit of a copy in bytes: it is filled up to a multiple, nearly always to just this."""
 COPY_BYTES_MAX = 4096
 _HEAD = struct.Struct("<HHQHI")  # magic, version, sequence, length, crc
 
@@ -34,16 +34,17 @@ class LoadedCopies(Generic[Facts]):
     info: Facts
     sequence: int
     bad_copies: int
-    """How many of the two could not be used: 1 is repaired by the next write."""
+    """Number of the two copies that cannot be used; the next write repairs one."""
 
 
 class TwoCopyStore(Generic[Facts]):
-    """Reads and writes the two copies of one set of facts."""
+    """Reads and writes the two copies of a set of facts (a struct of type `Facts`)."""
 
     def __init__(
         self, files: Files, directory: str, names: tuple[str, str], facts: type[Facts], *, magic: int, seed: int = 0
     ) -> None:
-        """`directory` is empty for the root of the data directory; `seed` starts the CRC."""
+        """`directory` is empty for the root of the data directory; `magic` identifies the kind of facts; `seed` starts
+        the CRC."""
         self._files = files
         # The copy to write first comes first.
         self._paths = [f"{directory}/{name}" if directory else name for name in names]
@@ -56,7 +57,8 @@ class TwoCopyStore(Generic[Facts]):
     def load(self) -> LoadedCopies[Facts] | None:
         """Returns the newest sound copy; None if there is none (nothing was stored yet, or both are lost).
 
-        Raises `Overloaded` or `PermissionError` if that cannot be told: a copy out of reach is not a lost one.
+        Raises `Overloaded` or `PermissionError` if a copy cannot be opened for these reasons, which do not mean that it
+        is lost.
         """
         copies = {path: self._read(path) for path in self._paths}
         sound_copies = {path: copy for path, copy in copies.items() if copy is not None}
@@ -71,11 +73,11 @@ class TwoCopyStore(Generic[Facts]):
         return LoadedCopies(info, self._sequence, len(self._paths) - good)
 
     def count_bad(self) -> int:
-        """Returns how many of the two copies cannot be used. Raises as `load`."""
+        """Returns the number of copies that cannot be used. Raises as `load`."""
         return sum(self._read(path) is None for path in self._paths)
 
     def store(self, info: Facts) -> None:
-        """Writes both copies, each durable before the next. Blocking. Raises `OSError`; one copy may then be new."""
+        """Writes both copies, each durable before the next. Blocking. Raises `OSError`: one copy may be new then."""
         self._sequence += 1
         block = self._encode(self._sequence, info)
         # One after the other, each synced: at any moment one whole copy is on the disk, the old one or the new one.
@@ -85,15 +87,15 @@ class TwoCopyStore(Generic[Facts]):
             self._paths.append(path)  # should the next write fail, it is the other copy's turn again
 
     def begin(self, info: Facts) -> None:
-        """Writes both copies, where there are none, each durable. Their names are for the caller to make durable, and
-        nobody knows the directory yet. Blocking. Raises `OSError`."""
+        """Writes the first two copies, each durable. The caller has to make their names durable. Blocking. Raises
+        `OSError`."""
         self._sequence += 1
         for path in self._paths:
             self._write(path, self._encode(self._sequence, info), is_new=False)
 
     def write_again(self) -> None:
-        """Writes the same bytes onto each sound copy, and syncs it: what was read may be in the page cache alone, as of
-        a process that died between a write and its fsync. A write that fails half-way does no harm. Blocking. Raises
+        """Writes the same bytes to each sound copy again, and syncs it: what was read may be in the page cache only,
+        after a process died between a write and its fsync. A write that fails half-way does no harm. Blocking. Raises
         `OSError`."""
         for path in self._paths:
             raw = self._read_raw(path)
@@ -101,9 +103,9 @@ class TwoCopyStore(Generic[Facts]):
                 self._write(path, raw)
 
     def mend(self, info: Facts) -> int:
-        """Looks at both copies, and writes one that is bad, or older, anew from the other; if both are bad, `info`,
-        which is what they should say. Returns how many were bad. A good copy is only written over by a newer one.
-        Blocking. Raises as `load`, and `OSError`."""
+        """Reads both copies, and writes a bad or older one again from the other; if both are bad, writes `info`.
+        Returns the number of bad copies. A good copy is only overwritten by a newer one. Blocking. Raises as `load`,
+        and `OSError`."""
         raws = {path: self._read_raw(path) for path in self._paths}
         sound_copies = {path: copy for path, raw in raws.items() if (copy := self._decode(raw)) is not None}
         # Both are bad at once. The process that has them open knows what they said, and nobody else does.
@@ -117,8 +119,8 @@ class TwoCopyStore(Generic[Facts]):
         return len(raws) - len(sound_copies)
 
     def _write(self, path: str, block: bytes, *, is_new: bool | None = None) -> None:
-        """Writes a copy, durably. `is_new`: its name is to be made durable as well; by default if there is no such
-        file."""
+        """Writes a copy durably. With `is_new` its name is made durable as well; by default if the file did not
+        exist."""
         if is_new is None:
             is_new = not self._files.exists(path)
         file = self._files.open(path, create=True)
@@ -143,7 +145,7 @@ class TwoCopyStore(Generic[Facts]):
         return self._decode(self._read_raw(path))
 
     def _read_raw(self, path: str) -> bytes:
-        """Returns a copy's bytes; none if they cannot be read."""
+        """Returns a copy's bytes; empty if they cannot be read."""
         try:
             file = open_file(self._files, path)
         except PermissionError:

@@ -1,6 +1,6 @@
-"""Reading everything there is in a log, to know that it is there: `tidelog log verify`, and what a scrubber does.
+"""Reading and checking all of a log: `tidelog log verify`.
 
-Never changes anything. Works on a log that lives on meanwhile: each step looks at the log as it is then, so it may be
+Never changes anything. The log may be in use: each step reads it as it is at that time, so it may be
 appended to, rolled, deleted from and truncated between two steps. A step reads at most about a mebibyte.
 """
 
@@ -18,20 +18,20 @@ STEP_ROWS = 4096
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """How far the verification has come, and what the last step found."""
+    """The progress of a verification, and what its last step found."""
 
     next_offset: int
     bytes_done: int
     bytes_total: int
-    """The bytes of all segments when the verification began."""
+    """Size of all segments when the verification began, in bytes."""
     bad_rows: int = 0
-    """Catalog rows that do not verify. No loss by itself: what they said is in the batches."""
+    """Catalog rows that do not verify. No loss by itself: their content can be found in the batches."""
     damage: Damage | None = None
-    """Offsets that this disk has lost."""
+    """Offsets that are lost on this disk; None if the step found none."""
 
 
 def verify(log: PartitionLog) -> Iterator[Step]:
-    """Checks every row and every batch that is durable now."""
+    """Verifies every catalog row and every batch that is durable now, and yields the progress after each step."""
     offset, end = log.log_start_offset, log.durable_offset
     done, total = 0, sum(segment.log_bytes for segment in log.segments)
     segment: Segment | None = None
@@ -54,6 +54,6 @@ def verify(log: PartitionLog) -> Iterator[Step]:
 
 
 def _bad_rows(segment: Segment) -> Iterator[int]:
-    """Counts, some thousand rows at a time."""
+    """Yields the number of bad rows, for some thousand rows at a time."""
     for slot in range(0, segment.slots, STEP_ROWS):
         yield segment.count_bad_rows(slot, min(STEP_ROWS, segment.slots - slot))

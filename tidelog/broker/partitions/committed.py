@@ -62,7 +62,8 @@ def bytes_from(log: PartitionLog, offset: int, high_watermark: int) -> int:
 
 
 def first_since(log: PartitionLog, timestamp_ms: int, high_watermark: int) -> tuple[int, int] | None:
-    """Returns (offset, timestamp) of the first committed record of that timestamp or later. Raises `DamagedBatch`."""
+    """Returns (offset, timestamp) of the first committed record of that timestamp (ms) or later; None if there is none.
+    Raises `DamagedBatch`."""
     extent = log.batch_since(timestamp_ms, high_watermark)
     while extent is not None and extent.data:
         for batch in iter_batches(extent.data):

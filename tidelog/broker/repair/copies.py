@@ -38,7 +38,7 @@ class Holder(Protocol):
 
     @property
     def is_readable(self) -> bool:
-        """False while the log is being truncated, and after the end of the role."""
+        """False while the log is being truncated, and after the replica's role has ended."""
         ...
 
     @property

@@ -29,7 +29,7 @@ class Wanted(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RecoverQuery(msgspec.Struct, frozen=True, tag=True):
-    """Asks for copies. Answered by `RecoverReply`."""
+    """Asks for copies of damaged batches. Answered by `RecoverReply`."""
 
     topic_id: str
     partition: Natural
@@ -74,7 +74,7 @@ class VerifyQuery(msgspec.Struct, frozen=True, tag=True):
 
 
 class DamagedRange(msgspec.Struct, frozen=True, array_like=True):
-    """Offsets [start, end) that a disk has lost."""
+    """Offsets [start, end) that are lost on a replica's disk, and the reason."""
 
     start: Natural
     end: Natural
@@ -82,7 +82,7 @@ class DamagedRange(msgspec.Struct, frozen=True, array_like=True):
 
 
 class NamedBatch(msgspec.Struct, frozen=True, array_like=True):
-    """A batch by its catalog row."""
+    """The identity of a batch, from its catalog row: offsets, leader epoch and digest."""
 
     base_offset: Natural
     next_offset: Natural
@@ -91,7 +91,8 @@ class NamedBatch(msgspec.Struct, frozen=True, array_like=True):
 
 
 class VerifyReply(msgspec.Struct, frozen=True, tag=True):
-    """The result of verifying a replica up to `next_offset`."""
+    """The answer to a `VerifyQuery`: the damage found below `next_offset`, and a checksum for comparison with other
+    replicas."""
 
     log_start_offset: Natural
     high_watermark: Natural
@@ -101,7 +102,7 @@ class VerifyReply(msgspec.Struct, frozen=True, tag=True):
     """The 128-bit XXH3 hash of the digests of the batches that the catalog lists in the range."""
     damaged: tuple[DamagedRange, ...]
     batches: tuple[NamedBatch, ...] = ()
-    """The batches of the range, if they were asked for."""
+    """The batches of the range, if the query asked for their names."""
 
 
 class VerifyFilesQuery(msgspec.Struct, frozen=True, tag=True):
@@ -164,7 +165,7 @@ class ReplicaState(msgspec.Struct, frozen=True, tag="Standing"):
     epoch: NaturalOrNone
     """The leader epoch at the end of the replica's log."""
     partition_epoch: NaturalOrNone = 0
-    """The partition epoch in the newest metadata that the answering broker has."""
+    """The partition epoch in the answering broker's newest metadata."""
     era: Natural = 0
     engine_ids: tuple[Natural, ...] = ()
     """The ids under which this disk votes; none if it has forgotten its promises."""
@@ -172,7 +173,7 @@ class ReplicaState(msgspec.Struct, frozen=True, tag="Standing"):
     agreed_end: Natural = 0
     """The end of the agreed offsets, according to the journal."""
     journal_end: Natural = 0
-    """The end of the offsets that values in its journal take, agreed on or not."""
+    """The end of the offsets of all values in the journal, agreed on or not."""
     top_position: Natural = 0
     """The position behind the last slot of the journal."""
     position: Natural = 0
@@ -181,13 +182,13 @@ class ReplicaState(msgspec.Struct, frozen=True, tag="Standing"):
     is_named: bool = True
     """True if the log ends with that batch; a copied batch has no position."""
     awaited: tuple[Natural, ...] = ()
-    """The brokers whose answers about the damaged end of its log it waits for before it leads; none if it leads or
-    follows."""
+    """The brokers whose answers about the damaged end of its log the replica awaits before it leads; none if it leads
+    or follows."""
     unsettled: NaturalOrNone = -1
-    """The first position of the journal that its election waits for, with the promises of enough voters; -1 if there is
-    none."""
+    """The first journal position for whose value the replica's election waits, although enough voters have promised; -1
+    if there is none."""
     unheard: tuple[Natural, ...] = ()
-    """The voters, by their ids, that have not promised to its election yet."""
+    """The ids of the voters that have not promised to the replica's election yet."""
 
 
 class CheckedFiles(msgspec.Struct, frozen=True, array_like=True):

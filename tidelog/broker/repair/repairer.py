@@ -113,7 +113,7 @@ class Repairer:
         self._has_news.clear()
 
     def _keep_times(self, partition_id: PartitionId) -> None:
-        """Notes the time at which each damaged range was first seen, and forgets the ranges that are repaired."""
+        """Stores the time at which each damaged range of a partition was first seen, and drops the repaired ranges."""
         holder, now_s = self._holder(partition_id), asyncio.get_running_loop().time()
         starts = [] if holder is None else [damage.start for damage in holder.log.damaged_ranges()]
         known = self._found_s.pop(partition_id, {})
@@ -144,8 +144,8 @@ class Repairer:
         return bool(holder.log.damage)
 
     async def _ask(self, holder: Holder, node_id: NodeId, wanted: dict[Identity, None]) -> bool:
-        """Asks a broker for copies of the wanted batches, and repairs those that it has; they are removed from
-        `wanted`. Returns False if it could not be asked."""
+        """Asks a broker for copies of the wanted batches, repairs the batches that it has, and removes these from
+        `wanted`. Returns False if the broker could not be asked."""
         partition_id = holder.partition_id
         if not wanted or self._holder(partition_id) is not holder:
             return True
@@ -168,7 +168,7 @@ class Repairer:
     async def _put_back_own(
         self, holder: Holder, partition_id: PartitionId, wanted: dict[Identity, None]
     ) -> dict[Identity, None]:
-        """Repairs the batches of which this disk has a second copy; returns the others of `wanted`."""
+        """Repairs the batches of which this disk has a second copy; returns the other batches of `wanted`."""
         left: dict[Identity, None] = {}
         for identity in wanted:
             try:
@@ -230,7 +230,7 @@ class Repairer:
         return verdicts[0] in (Repair.DONE, Repair.NOT_NEEDED)
 
     def _count(self, partition_id: PartitionId, offset: int, size: int, *, is_own: bool) -> None:
-        """Counts a repair by the source of the copy, and the time that it took."""
+        """Counts a repair by the source of the copy, and the time since the damage was found."""
         stats, now_s = self._stats, asyncio.get_running_loop().time()
         stats.repaired_from_own_copy += is_own
         stats.repaired_own_bytes += size if is_own else 0

@@ -48,7 +48,7 @@ class Target(Protocol):
 
     @property
     def is_here(self) -> bool:
-        """False if this broker does not hold it any more."""
+        """False if this broker no longer has the target."""
         ...
 
     @property

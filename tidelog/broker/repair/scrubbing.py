@@ -56,7 +56,7 @@ class BackgroundScrubber:
         return max((now_s - verified_s for verified_s in self._verified_s.values()), default=0.0)
 
     async def run(self) -> None:
-        """Scrubs until cancelled."""
+        """Scrubs round after round, until cancelled."""
         while True:
             await self._round()
 

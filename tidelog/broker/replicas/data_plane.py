@@ -191,7 +191,7 @@ class DataPlane:
         self.replicas.follow(image)
 
     async def close(self) -> dict[PartitionId, int]:
-        """Ends all roles; returns the high watermarks of the open logs."""
+        """Ends all roles of this broker's replicas; returns the high watermarks of the open logs."""
         await self.replicas.close()
         return dict(self._logs.high_watermarks)
 

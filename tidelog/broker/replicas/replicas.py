@@ -295,7 +295,7 @@ class Replicas:
                 await roles.stop(partition_id)
 
     async def close(self) -> None:
-        """Ends all openings and all roles."""
+        """Stops opening logs, and ends all roles of this broker's replicas."""
         await self._logs.openings.close()
         for roles in self._roles.values():
             await roles.close()

@@ -17,7 +17,7 @@ logger = structlog.get_logger("tidelog.broker")
 
 
 class BrokerTasks:
-    """Owns the tasks of one broker, from `spawn` to `cancel`."""
+    """The tasks of one broker as a whole, each from `spawn` to `cancel`."""
 
     def __init__(self) -> None:
         self.failed = asyncio.Event()
@@ -27,7 +27,7 @@ class BrokerTasks:
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:
-        """Runs a task until `cancel`."""
+        """Starts a named task, which runs until `cancel`; if it fails, `failed` is set."""
         task = asyncio.get_running_loop().create_task(work, name=name)
         task.add_done_callback(self._ended)
         self._tasks[name] = task

@@ -17,7 +17,7 @@ class ByteBudget:
 
     @property
     def used(self) -> int:
-        """Bytes that are taken now."""
+        """The bytes in use."""
         return self._used
 
     def take(self, size: int, *, held: int = 0) -> None:

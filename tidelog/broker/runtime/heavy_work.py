@@ -120,7 +120,7 @@ class HeavyWork:
         self._leave()
 
     async def turn(self) -> None:
-        """Returns when the caller may do one slice."""
+        """Returns when it is the caller's turn to do one slice: one caller per turn of the event loop."""
         turn = asyncio.get_running_loop().create_future()
         self._turns.append(turn)
         if len(self._turns) == 1:

@@ -46,7 +46,7 @@ class Watchers:
 
 
 class Purgatory:
-    """All waiting reads of one broker."""
+    """The waiting reads of one broker: each waits until a partition changes, or for its deadline."""
 
     def __init__(self, waiters_max: int = WAITERS_MAX) -> None:
         self._waiters_max = waiters_max

@@ -19,7 +19,7 @@ class RoleTasks:
         self._tasks: dict[object, asyncio.Task[None]] = {}
 
     def spawn(self, name: object, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Runs a task until it ends or `cancel` ends it."""
+        """Starts a named task, which runs until it ends or `cancel` ends it."""
         task = asyncio.get_running_loop().create_task(work, name=f"replica-{name}")
         task.add_done_callback(self._ended)
         self._tasks[name] = task

@@ -15,7 +15,7 @@ TOPICS_MAX: Final = 500
 
 @dataclass(slots=True)
 class TopicTraffic:
-    """Totals since the topic had its first traffic here. Bytes are of record batches as stored."""
+    """Totals of one topic since its first traffic on this broker. Bytes are of record batches as stored."""
 
     in_bytes: int = 0
     in_records: int = 0
@@ -24,7 +24,7 @@ class TopicTraffic:
 
 
 class Traffic:
-    """Counts the traffic of one broker."""
+    """The bytes and records in and out of one broker, by topic."""
 
     def __init__(self) -> None:
         self.topics: dict[str, TopicTraffic] = {}
