@@ -44,7 +44,7 @@ Function = Literal[
 ]  # fmt: skip
 Durability = Literal["fsynced", "replicated", "leader", "none"]
 Guarantee = Literal["sequence", "key", "none"]
-"""What an acknowledged send guarantees for its batches: `sequence`, once and in order (idempotent producer); `key`,
+"""The guarantee of an acknowledged send for its batches: `sequence`, once and in order (idempotent producer); `key`,
 once (idempotency key); `none`, once and in order as long as the sender waits for each answer."""
 
 

@@ -2,7 +2,7 @@
 
 - `truncate_to` drops the end. If a crash interrupts it, the log is still longer, and is truncated again. Metainfo is
   stored first, so that dropped batches are not taken for lost, and no row sequence is used twice.
-- `start_over` drops everything. Metainfo says so first, and the next opening of the log completes it, with the producers'
+- `start_over` drops everything. Metainfo says so first, and the next opening of the log completes it, with producers'
   states (`handover`).
 
 Both are durable when they return. Blocking; no flush may be under way. They may run on the disk thread while nothing
