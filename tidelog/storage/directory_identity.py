@@ -28,11 +28,12 @@ class DirectoryIdentity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     storage: str
     """The incarnation id of the metadata log's disk with which the broker last took part in its cluster."""
     founds: bool = False
-    """True if that disk was to found the cluster. If it still holds nothing, no cluster was founded."""
+    """True if the disk named by `storage` was to found the cluster. If it still holds nothing, no cluster was
+    founded."""
     generation: int = 0
-    """Number of times that an operator had the cluster's metadata log begun again (`cluster recover`)."""
+    """Number of recoveries of the cluster's metadata log by an operator (`cluster recover`)."""
     recovery_id: str = ""
-    """Id of the last of these recoveries (`ClusterRecovery`); empty if there was none."""
+    """Id of the last recovery (`ClusterRecovery`); empty if there was none."""
     starts: int = 0
     """Number of broker processes that were started on this directory, counted before each registers; 0 if it is not
     known, since the identity was lost and written again."""

@@ -73,8 +73,8 @@ class LogOpener:
         return log, report
 
     def held(self, since: int) -> Held:
-        """Returns, for `open_log`, that this broker is assigned a log since the metadata log position `since`, and
-        whether the log was durably created on this disk."""
+        """Returns the argument `held` for `open_log`: the metadata log position since which this broker is assigned the
+        log, and whether the log was durably created on this disk."""
         # `held_position` is noted when all logs below it were made, durably. A log from before it that is not here is
         # lost; one from behind it may never have been made.
         return Held(since, since < self.held_position)

@@ -54,8 +54,8 @@ class BadEnd:
     """A damaged batch of a smaller proposal number ends the log as well."""
 
     KEEP: ClassVar[BadEnd]
-    """The rule that keeps a damaged batch at the log's end if its row is sound, since other replicas can say what
-    belongs there. One without a sound row ends the log."""
+    """The rule that keeps a damaged batch at the log's end if its catalog row is sound, since other replicas can say
+    what belongs there. One without a sound row ends the log."""
     TRUNCATE: ClassVar[BadEnd]
     """The rule that ends the log before a damaged batch, since nobody can say what belongs there: the log has one
     replica only, or what was acknowledged can be written to it again."""

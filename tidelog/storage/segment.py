@@ -49,7 +49,7 @@ Entry = Row | Damage
 
 
 def end_of(entry: Entry) -> int:
-    """Returns the offset behind a catalog row's batch or a damaged range."""
+    """Returns the offset behind an entry: a catalog row's batch, or a damaged range."""
     return entry.next_offset if isinstance(entry, Row) else entry.end
 
 

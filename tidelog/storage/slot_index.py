@@ -119,7 +119,7 @@ class SlotIndex:
         return positions if self.floor is None or not start <= self.floor.offset < end else [*positions, None]
 
     def forget_payloads(self, start: int, end: int) -> None:
-        """Forgets the payloads in [start, end) of the journal, which were found damaged."""
+        """Forgets the stored payloads at journal offsets [start, end), which were found damaged."""
         for key in [key for key, stored in self._payloads.items() if start <= stored.offset < end]:
             self.forget_payload(*key)
 

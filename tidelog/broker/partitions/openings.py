@@ -92,7 +92,7 @@ class Openings:
         self._hurried: dict[PartitionId, None] = {}
         self._under_way: dict[PartitionId, Opening] = {}
         self._since: Counter[int] = Counter()
-        """Number of queued and running openings by their `since`."""
+        """Number of queued and running openings by `Opening.since`, a metadata log position."""
         self._wake = asyncio.Event()
         self._is_closed = False
 

@@ -87,7 +87,7 @@ class Proposal:
     committed_at: int = 0
     """High watermark from which on acks=all is answered; set by the append."""
     since_s: float = 0.0
-    """Monotonic time at which the request was queued; once it was taken from the queue, that time."""
+    """Monotonic time at which the request was queued; once it was taken from the queue, the time of that."""
 
     size: int = field(init=False)
     """Size of all batches in bytes."""

@@ -68,8 +68,8 @@ class ReplicaLogs:
         """The partitions whose opening has ended but which are not released yet, with the metadata log position since
         which this broker holds them."""
         self._ended: dict[int, list[PartitionId]] = {}
-        """Partitions whose opening has ended, by that position; -1 for those that failed. Some may not be wanted any
-        more."""
+        """Partitions whose opening has ended, by the metadata log position since which this broker holds them; by -1 if
+        it failed. Some may not be wanted any more."""
         self._fresh: dict[PartitionId, int] = {}
         """The partitions whose log is not covered by the stored `held_position`, with the position since which this
         broker holds them."""

@@ -36,7 +36,7 @@ class Piece:
     """Status of this piece on each replica, by node id: good copy, damaged, missing, deleted, unknown or
     unreachable."""
     kept_because: str | None = None
-    """Reason why the piece cannot be given up; None if it can."""
+    """Reason why the piece cannot be given up as lost; None if it can."""
 
     @property
     def identity(self) -> Identity:

@@ -177,10 +177,11 @@ class ReplicaState(msgspec.Struct, frozen=True, tag="Standing"):
     top_position: Natural = 0
     """The position behind the last slot of the journal."""
     position: Natural = 0
-    """The position behind the last batch in the log that has one; `birth` belongs to the same batch."""
+    """The position behind the last batch in the log that names its Paxos position; `birth` belongs to the same
+    batch."""
     birth: Natural = 0
     is_named: bool = True
-    """True if the log ends with that batch; a copied batch has no position."""
+    """True if the log ends with the last batch that names a Paxos position; a copied batch names none."""
     awaited: tuple[Natural, ...] = ()
     """The brokers whose answers about the damaged end of its log the replica awaits before it leads; none if it leads
     or follows."""

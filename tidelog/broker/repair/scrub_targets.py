@@ -38,9 +38,9 @@ class Progress(NamedTuple):
     has_finished: bool = False
     """True if everything was read: the next step begins again."""
     found: int = 0
-    """Number of damaged pieces of any kind."""
+    """Number of damaged pieces of any kind that the step found."""
     left: int = 0
-    """Number of these damaged pieces that are not repaired yet."""
+    """Number of damaged pieces that the step found and that are not repaired yet."""
 
 
 class Target(Protocol):

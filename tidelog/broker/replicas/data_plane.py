@@ -83,11 +83,11 @@ class WaitingPartition(NamedTuple):
 
     damaged_ranges: int
     without_copy: int
-    """Number of those ranges of which no broker that answered had a good copy."""
+    """Number of damaged ranges of which no broker that answered had a good copy."""
     seconds: float
-    """Seconds that the oldest of these ranges has waited."""
+    """Seconds that the oldest damaged range has waited for its repair."""
     awaited: frozenset[int]
-    """Node ids of brokers that could not be asked, or have not answered yet."""
+    """Node ids of brokers that may have good copies, and could not be asked or have not answered yet."""
 
 
 class DataPlane:
