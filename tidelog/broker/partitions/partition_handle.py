@@ -77,23 +77,19 @@ class ReadHandle(Protocol):
         Raises `OffsetOutOfRange`, or `DamagedBatch` if the batch that holds `offset` is damaged on the disk that is
         read.
         """
-        ...
 
     async def wait_for_data(self, offset: int, *, bytes_min: int, deadline_s: float) -> None:
         """Returns when `bytes_min` committed bytes lie behind `offset`, or at the deadline.
 
         Raises `Overloaded` if too many reads wait already.
         """
-        ...
 
     async def extent(self) -> Extent:
         """Returns the offsets where the partition begins and ends now."""
-        ...
 
     async def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
         """Returns (offset, timestamp) of the first committed record of that timestamp (ms) or later; None if there is
         none. Raises `DamagedBatch`."""
-        ...
 
 
 class PartitionHandle(ReadHandle, Protocol):
@@ -102,7 +98,6 @@ class PartitionHandle(ReadHandle, Protocol):
     @property
     def config(self) -> TopicConfig:
         """The topic's settings in force."""
-        ...
 
     async def produce(
         self,
@@ -116,14 +111,11 @@ class PartitionHandle(ReadHandle, Protocol):
     ) -> ProduceReceipt:
         """Appends valid batches, contiguously and all or none. See `LedPartition.append` for the parameters and
         errors."""
-        ...
 
     async def delete_records(self, offset: int, *, deadline_s: float) -> None:
         """Deletes the committed records below `offset`; returns when any broker that may lead next has deleted them,
         too. `LedPartition.delete_records` lists the errors."""
-        ...
 
     async def fingerprint_of(self, producer_id: ProducerId) -> int | None:
         """Returns the content fingerprint of the request that came with an idempotency key, by the producer id made
         from the key; None if there was none."""
-        ...

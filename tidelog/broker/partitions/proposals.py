@@ -57,11 +57,9 @@ class Asker(Protocol):
     @property
     def is_gone(self) -> bool:
         """True if nobody waits for the answer any more."""
-        ...
 
     def hear(self, outcome: ProduceReceipt | TidelogError) -> None:
         """Takes the result, once. Must not raise, nor take long: many askers are called one after the other."""
-        ...
 
 
 Ahead = dict[int, tuple[int, int]]

@@ -83,33 +83,26 @@ class Roles(Protocol):
     @property
     def partitions(self) -> Mapping[PartitionId, LedPartition]:
         """The partitions that this broker leads, and whose logs are open."""
-        ...
 
     @property
     def holders(self) -> Mapping[PartitionId, Holder]:
         """All replicas on this broker that have a role, leading or following."""
-        ...
 
     @property
     def readable(self) -> Mapping[PartitionId, Replica]:
         """The replicas whose committed records readers may be given."""
-        ...
 
     async def serve(self, assigned: Assignment, image: ClusterImage) -> bool:
         """Gives a replica the role that this metadata image says; returns True if it did more than compare."""
-        ...
 
     async def stop(self, partition_id: PartitionId) -> None:
         """Ends the replica's role. When this returns, no work of the role changes the disk any more."""
-        ...
 
     def unfit(self) -> dict[PartitionId, UnfitReason]:
         """Returns the replicas that the cluster should not count on, with the reasons."""
-        ...
 
     async def close(self) -> None:
         """Ends all roles, since this broker stops."""
-        ...
 
 
 AnswerPeer = Callable[[Hello, Any], Awaitable[Answer]]
@@ -138,31 +131,24 @@ class ProtocolRuntime(Protocol):
     @property
     def requests(self) -> Mapping[type[msgspec.Struct], AnswerPeer]:
         """Functions that answer other brokers' requests, by message type."""
-        ...
 
     @property
     def notifications(self) -> Mapping[type[msgspec.Struct], TakeNotice]:
         """Functions that take other brokers' messages which need no answer, by message type."""
-        ...
 
     def tasks(self) -> dict[str, Coroutine[Any, Any, None]]:
         """Returns the protocol's tasks, by name; they run until the broker stops."""
-        ...
 
     def journals(self) -> Mapping[PartitionId, JournalOwner]:
         """Returns the Paxos engines of the replicas on this broker that have a journal beside the log."""
-        ...
 
     def replica_state(self, partition_id: PartitionId) -> ReplicaState | None:
         """Returns how far the log and journal of this broker's replica go, for an operator who wants the partition to
         continue without a majority, or without the in-sync replicas; None if this broker has no replica that takes
         part. Raises `Overloaded`."""
-        ...
 
     def waiting_elections(self) -> Mapping[PartitionId, WaitingElection]:
         """Returns the elections on this broker that wait for values they may lack."""
-        ...
 
     def mark_idle(self) -> None:
         """Writes durable marks to idle journals."""
-        ...

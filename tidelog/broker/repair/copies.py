@@ -39,7 +39,6 @@ class Holder(Protocol):
     @property
     def is_readable(self) -> bool:
         """False while the log is being truncated, and after the replica's role has ended."""
-        ...
 
     @property
     def high_watermark(self) -> int: ...
@@ -47,14 +46,12 @@ class Holder(Protocol):
     @property
     def aligned_epoch(self) -> int:
         """The leader epoch whose leader's log this log equals or is a prefix of; -1 if none is known."""
-        ...
 
     def on_flushed(self) -> None: ...
 
     def second_copy(self, wanted: Identity) -> bytes | None:
         """Returns the batch if this disk has it outside of the log, as in a Paxos journal; else None. Raises
         `Overloaded`."""
-        ...
 
 
 class Peers(Protocol):

@@ -49,16 +49,13 @@ class Target(Protocol):
     @property
     def is_here(self) -> bool:
         """False if this broker no longer has the target."""
-        ...
 
     @property
     def size(self) -> int:
         """About the size in bytes."""
-        ...
 
     async def step(self) -> Progress:
         """Reads and verifies the next piece, and repairs what this disk can. Raises `OSError`, `TidelogError`."""
-        ...
 
 
 class Means(NamedTuple):
@@ -179,7 +176,6 @@ class JournalOwner(Protocol):
     def write_anew(self, position: int | None) -> None:
         """Writes a slot, or the floor (None), to the journal again, as far as it is known here; requests the rest from
         other replicas."""
-        ...
 
 
 class JournalTarget:

@@ -54,27 +54,21 @@ class ReplicaHost(Protocol):
 
     def own_epoch(self) -> int:
         """Returns the epoch of this broker's registration (broker epoch)."""
-        ...
 
     def is_admitted(self, image: ClusterImage) -> bool:
         """Returns True if a metadata image has this very process registered as its node's broker."""
-        ...
 
     async def in_force(self, position: int) -> bool:
         """Returns True when this broker has applied the metadata up to a position; False if that takes too long."""
-        ...
 
     def on_metadata_applied(self) -> None:
         """Called when this broker has applied more of the metadata."""
-        ...
 
     def on_topic_removed(self, topic_id: TopicId) -> None:
         """Called when nothing of a deleted topic is left on this broker's disk."""
-        ...
 
     def on_failed(self) -> None:
         """Called when a replica's task has failed with an unexpected error."""
-        ...
 
 
 class WaitingPartition(NamedTuple):

@@ -41,11 +41,9 @@ class LeadingHost(Protocol):
     @property
     def partitions(self) -> Mapping[PartitionId, LedPartition]:
         """The partitions that this broker leads, and whose logs are open."""
-        ...
 
     def own_epoch(self) -> int:
         """Returns the epoch of this broker's registration (broker epoch)."""
-        ...
 
 
 class HandingOver:
