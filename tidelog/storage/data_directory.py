@@ -6,6 +6,8 @@ counts as damage; an older program would take a newer format for damage, and "re
 
 from __future__ import annotations
 
+from contextlib import closing
+
 from tidelog.config.errors import ConfigError
 from tidelog.model.ports import Files, Lock
 
@@ -65,11 +67,8 @@ def _read_format(files: Files) -> int:
     if not files.exists(FORMAT):
         return 0
     try:
-        file = files.open(FORMAT)
-        try:
+        with closing(files.open(FORMAT)) as file:
             content = file.pread(100, 0)
-        finally:
-            file.close()
     except OSError:
         return 0
     digits = content.removeprefix(_PREFIX).strip()
@@ -78,13 +77,10 @@ def _read_format(files: Files) -> int:
 
 def _write_format(files: Files) -> None:
     temporary = f"{FORMAT}.new"
-    file = files.open(temporary, create=True)
-    try:
+    with closing(files.open(temporary, create=True)) as file:
         file.truncate(0)
         file.pwritev([_PREFIX, b"%d\n" % FORMAT_VERSION], 0)
         file.sync()
-    finally:
-        file.close()
     # Renamed when its bytes are durable, so that no crash leaves an empty `format`, nor half a number in it.
     files.rename(temporary, FORMAT)
     files.sync_dir("")

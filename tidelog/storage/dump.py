@@ -7,6 +7,7 @@ truncated. Batches are shown as the catalog rows list them, with the contents of
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from typing import NamedTuple
 
 from tidelog.model.batch_header import CONTROL_BIT, parse_header
@@ -47,11 +48,8 @@ def dump_rows(files: Files, directory: str, identity: PartitionId) -> Iterator[D
         # Every catalog that is there, also one that the loader would set aside or remove: a dump shows files, not a
         # log.
         if name.endswith(".catalog"):
-            file = files.open(f"{directory}/{name}")
-            try:
+            with closing(files.open(f"{directory}/{name}")) as file:
                 yield from _dump_catalog(codec, file, name)
-            finally:
-                file.close()
 
 
 def _dump_catalog(codec: RowCodec, file: File, name: str) -> Iterator[Dumped]:

@@ -7,7 +7,7 @@ this file. The file counts only while metainfo says `restarts`, and is removed a
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import closing, suppress
 
 from tidelog.model.errors import InvalidBatch
 from tidelog.model.ports import Files
@@ -26,26 +26,20 @@ def keep_handover(files: Files, directory: str, rows: bytes) -> None:
             files.remove(path)
             files.sync_dir(directory)
         return
-    file = files.open(path, create=True)
-    try:
+    with closing(files.open(path, create=True)) as file:
         file.truncate(0)
         file.pwritev([rows], 0)
         # Content and name are durable before metainfo says `restarts`: from then on this is the only place that has
         # them.
         file.sync()
-    finally:
-        file.close()
     files.sync_dir(directory)
 
 
 def read_handover(files: Files, directory: str, codec: RowCodec, rows_max: int) -> list[tuple[int, ProducerState]]:
     """Returns the producers' states that were stored; none if there is no such file, or if any of it is damaged."""
     try:
-        file = files.open(f"{directory}/{HANDOVER}")
-        try:
+        with closing(files.open(f"{directory}/{HANDOVER}")) as file:
             return codec.parse_producers(file.pread(rows_max * ROW_BYTES, 0))
-        finally:
-            file.close()
     # Damage costs the producers' states, not the log: a repeat by one that is forgotten may be appended once more, as
     # after its expiry.
     except (OSError, InvalidBatch):

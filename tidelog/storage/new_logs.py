@@ -11,7 +11,7 @@ The files are, byte for byte, what the loader would make in an empty directory. 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import NamedTuple
 
 from msgspec import UNSET, UnsetType
@@ -57,13 +57,10 @@ def _write(files: Files, directory: str, identity: PartitionId, incarnation: str
     # Sequence 0 and no rows before it, as of a log that the loader makes in an empty directory: both must read alike.
     header = RowCodec(identity).checkpoint(Tail(0, 0, 0, 0, 0, NO_TIMESTAMP, 0), (), ())
     files.open(f"{directory}/{0:020}.log", create=True).close()
-    catalog = files.open(f"{directory}/{0:020}.catalog", create=True)
-    try:
+    with closing(files.open(f"{directory}/{0:020}.catalog", create=True)) as catalog:
         catalog.pwritev(header, 0)
         # The `.log` is empty: it has no bytes to sync, and its name is synced with the directory.
         catalog.sync()
-    finally:
-        catalog.close()
     metainfo = Metainfo(incarnation=incarnation, durable_sequence=len(header), replica=replica)
     # Last, after the catalog: metainfo without segments means a lost log.
     MetainfoStore(files, directory, identity).begin(metainfo)

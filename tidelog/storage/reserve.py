@@ -5,7 +5,7 @@ The reserve is released when such a row finds no space, and filled again when de
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import closing, suppress
 
 from tidelog.model.ports import Files
 
@@ -22,24 +22,17 @@ class Reserve:
 
     def fill(self, *, create: bool = False) -> None:
         """Fills the reserve file up, if the disk has space. Not durable: only the space counts."""
-        with suppress(OSError):
-            file = self._files.open(RESERVE, create=create)
-            try:
-                missing = RESERVE_BYTES - file.size()
-                if missing > 0:
-                    file.pwritev([bytes(missing)], file.size())  # a hole would take no space
-            finally:
-                file.close()
+        with suppress(OSError), closing(self._files.open(RESERVE, create=create)) as file:
+            missing = RESERVE_BYTES - file.size()
+            if missing > 0:
+                file.pwritev([bytes(missing)], file.size())  # a hole would take no space
 
     def spend(self) -> bool:
         """Empties the reserve file. Returns False if it was empty or missing."""
         try:
-            file = self._files.open(RESERVE)
-            try:
+            with closing(self._files.open(RESERVE)) as file:
                 had_any = file.size() > 0
                 file.truncate(0)
-            finally:
-                file.close()
         except OSError:
             return False
         return had_any

@@ -19,6 +19,7 @@ What cannot be noticed: that an old backup was restored to the directory.
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass, field
 
 from msgspec import UNSET
@@ -134,11 +135,8 @@ def _find_amnesia(files: Files, directory: str, identity: PartitionId) -> str | 
 
 
 def _holds_entries(files: Files, directory: str, name: str) -> bool:
-    file = open_file(files, f"{directory}/{name}")
-    try:
+    with closing(open_file(files, f"{directory}/{name}")) as file:
         return file.size() > (ROW_BYTES if name.endswith(".catalog") else 0) or int(name[:20]) > 0
-    finally:
-        file.close()
 
 
 def _settle(journal: PartitionLog, files: Files) -> None:

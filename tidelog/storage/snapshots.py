@@ -14,9 +14,9 @@ their places, if the whole then has that root. All calls block.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 
 from tidelog.model.ports import File, Files
@@ -109,7 +109,7 @@ class SnapshotStore:
         self._files.sync_dir(self._directory)
 
     def _write(self, path: str, parts: Sequence[bytes]) -> None:
-        with self._open(path, create=True) as file:
+        with closing(open_file(self._files, path, create=True)) as file:
             position = 0
             for first in range(0, len(parts), _BLOCKS_AT_ONCE):
                 together = b"".join(parts[first : first + _BLOCKS_AT_ONCE])
@@ -131,7 +131,7 @@ class SnapshotStore:
         if mended != present:
             path = self._path(stem + BODY)
             is_new = not self._files.exists(path)
-            with self._open(path, create=True) as file:
+            with closing(open_file(self._files, path, create=True)) as file:
                 for index, (new, old) in enumerate(zip(mended, present, strict=True)):
                     # In place, and only where the disk has something else. A crash half-way leaves damaged what was
                     # damaged.
@@ -315,7 +315,7 @@ class SnapshotStore:
         """Returns the blocks with these indices, or all, unverified; empty bytes where one cannot be read."""
         indexes = range(header.chunk_count) if indexes is None else indexes
         try:
-            with self._open(self._path(stem + BODY)) as file:
+            with closing(open_file(self._files, self._path(stem + BODY))) as file:
                 return [_pread(file, header.block_bytes(index), index * BLOCK_BYTES) for index in indexes]
         except PermissionError:
             raise
@@ -329,20 +329,12 @@ class SnapshotStore:
 
     def _read(self, name: str, size: int, position: int) -> bytes:
         try:
-            with self._open(self._path(name)) as file:
+            with closing(open_file(self._files, self._path(name))) as file:
                 return _pread(file, size, position)
         except PermissionError:
             raise
         except OSError:
             return b""
-
-    @contextlib.contextmanager
-    def _open(self, path: str, *, create: bool = False) -> Iterator[File]:
-        file = open_file(self._files, path, create=create)
-        try:
-            yield file
-        finally:
-            file.close()
 
     def _path(self, name: str) -> str:
         return f"{self._directory}/{name}"

@@ -9,6 +9,7 @@ the range between that row and the offset: one for each batch that still verifie
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from typing import NamedTuple
 
 from tidelog.storage.open_files import OpenFiles
@@ -113,11 +114,9 @@ def remove_behind(opened: OpenFiles, directory: str, segments: Sequence[Segment]
 
 
 def _wipe(opened: OpenFiles, path: str) -> None:
-    file = opened.files.open(path)  # a handle of its own: the shared ones belong to the event loop's thread
-    try:
+    # A handle of its own: the shared ones belong to the event loop's thread.
+    with closing(opened.files.open(path)) as file:
         wipe(file, 0)
-    finally:
-        file.close()
 
 
 def _remove(opened: OpenFiles, path: str) -> None:

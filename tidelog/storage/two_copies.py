@@ -11,6 +11,7 @@ a JSON object, so that later versions can add facts.
 from __future__ import annotations
 
 import struct
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -123,13 +124,10 @@ class TwoCopyStore(Generic[Facts]):
         exist."""
         if is_new is None:
             is_new = not self._files.exists(path)
-        file = self._files.open(path, create=True)
-        try:
+        with closing(self._files.open(path, create=True)) as file:
             file.pwritev([block], 0)
             # A failed fsync is not retried here: the copy counts as unknown, and the next write begins with it.
             file.sync()
-        finally:
-            file.close()
         if is_new:
             self._files.sync_dir(self._directory)
 
@@ -147,17 +145,12 @@ class TwoCopyStore(Generic[Facts]):
     def _read_raw(self, path: str) -> bytes:
         """Returns a copy's bytes; empty if they cannot be read."""
         try:
-            file = open_file(self._files, path)
+            with closing(open_file(self._files, path)) as file:
+                return file.pread(COPY_BYTES_MAX, 0)
         except PermissionError:
             raise
         except OSError:
             return b""
-        try:
-            return file.pread(COPY_BYTES_MAX, 0)
-        except OSError:
-            return b""
-        finally:
-            file.close()
 
     def _decode(self, raw: bytes) -> tuple[int, Facts] | None:
         if len(raw) < _HEAD.size:
