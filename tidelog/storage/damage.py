@@ -25,7 +25,7 @@ class DamageList:
         self._ranges: list[Damage] = []
         self.lost = LostRanges()
         """The offset ranges that an operator has given up."""
-        self.on_news: Callable[[], None] = _nobody
+        self.on_news: Callable[[], None] = lambda: None
         """Listener that is called when a damaged range is added or changed."""
 
     def ranges(self) -> list[Damage]:
@@ -79,7 +79,3 @@ def _without(damage: Damage, start: int, end: int) -> list[Damage]:
     if end < damage.end:
         pieces.append(Damage(end, damage.end, damage.reason))
     return pieces
-
-
-def _nobody() -> None:
-    """Does nothing: the listener that is called by default."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol
 
 from tidelog.broker.runtime.purgatory import Purgatory, Watchers
 from tidelog.model.batch_codec import decode_batch, empty_batch
@@ -18,26 +17,18 @@ REPAIR_S_MAX = 1.0
 fsync; a reader that gets "damaged" after this time tries again, so a longer wait gains nothing."""
 
 
-class Damageable(Protocol):
-    """A replica on this broker whose log may be damaged. `watchers` are woken after a repair."""
-
-    log: PartitionLog
-    watchers: Watchers
-
-
 async def read_when_repaired(
-    replica: Damageable, purgatory: Purgatory, offset: int, bytes_max: int, high_watermark: int
+    log: PartitionLog, watchers: Watchers, purgatory: Purgatory, offset: int, bytes_max: int, high_watermark: int
 ) -> PassingRead:
     """Reads a damaged offset as `PartitionLog.read_passing` does, after waiting up to `REPAIR_S_MAX` until it is
-    repaired or given up. Raises as `read_passing`, and `Overloaded`."""
-    log = replica.log
+    repaired or given up. `watchers` are woken after a repair. Raises as `read_passing`, and `Overloaded`."""
 
     def is_repaired() -> bool:
         at = log.damage.lost.past(offset)
         return all(not damage.start <= at < damage.end for damage in log.damaged_ranges())
 
     deadline_s = asyncio.get_running_loop().time() + REPAIR_S_MAX
-    await purgatory.wait([replica.watchers], is_repaired, deadline_s)
+    await purgatory.wait([watchers], is_repaired, deadline_s)
     return log.read_passing(offset, bytes_max, high_watermark)
 
 

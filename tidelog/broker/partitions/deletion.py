@@ -3,35 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from tidelog.broker.runtime.purgatory import Watchers
-from tidelog.config.schema import TopicConfig
 from tidelog.model.errors import OffsetOutOfRange, TimedOutAfterAppend
-from tidelog.storage.partition_log import PartitionLog
 from tidelog.storage.retention import retained_from
 
-
-class Deletable(Protocol):
-    """The properties of a led partition that deletion needs."""
-
-    log: PartitionLog
-    config: TopicConfig
-    watchers: Watchers
-
-    @property
-    def high_watermark(self) -> int: ...
-
-    @property
-    def log_start_offset(self) -> int: ...
-
-    @property
-    def low_watermark(self) -> int: ...
-
-    def request_deletion(self, offset: int) -> None: ...
+if TYPE_CHECKING:
+    from tidelog.broker.partitions.led_partition import LedPartition
 
 
-async def delete_below(partition: Deletable, offset: int, deadline_s: float) -> None:
+async def delete_below(partition: LedPartition, offset: int, deadline_s: float) -> None:
     """Deletes the committed records below `offset`; returns when any broker that may lead next has deleted them, too.
     `deadline_s` is in the event loop's time.
 
@@ -48,23 +29,13 @@ async def delete_below(partition: Deletable, offset: int, deadline_s: float) -> 
     try:
         async with asyncio.timeout_at(deadline_s):
             while partition.low_watermark < offset:
-                await _changed(partition.watchers)
+                await partition.watchers.wait()
                 partition.request_deletion(offset)
     except TimeoutError:
         raise TimedOutAfterAppend(f"the records below offset {offset} are not deleted yet; they may be later") from None
 
 
-async def _changed(watchers: Watchers) -> None:
-    """Returns when the partition's watchers are woken next."""
-    changed = asyncio.get_running_loop().create_future()
-    watchers.add(changed)
-    try:
-        await changed
-    finally:
-        watchers.discard(changed)
-
-
-def kept_from(partition: Deletable, now_ms: int) -> int:
+def kept_from(partition: LedPartition, now_ms: int) -> int:
     """Returns the first offset that the topic's retention keeps; the log's start if the topic is not cleaned by
     deletion."""
     if partition.config.cleanup_policy != "delete":

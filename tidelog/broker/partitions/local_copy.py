@@ -76,8 +76,8 @@ class LocalCopy:
         try:
             return self.read_nowait(offset, bytes_max=bytes_max)
         except DamagedBatch:
-            high_watermark = self.replica.high_watermark
-            read = await read_when_repaired(self.replica, self.purgatory, offset, bytes_max, high_watermark)
+            log, watchers, high_watermark = self.replica.log, self.replica.watchers, self.replica.high_watermark
+            read = await read_when_repaired(log, watchers, self.purgatory, offset, bytes_max, high_watermark)
             return self._fetched(offset, read, high_watermark)
 
     def read_nowait(self, offset: int, *, bytes_max: int) -> FetchedBatches:

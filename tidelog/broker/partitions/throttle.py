@@ -59,7 +59,7 @@ class Throttle:
     def __init__(self, node_id: int, config: BrokerConfig, clock: Clock, stats: Stats) -> None:
         self.sending = Direction(clock)
         self.receiving = Direction(clock)
-        self.changed: Callable[[], None] = _nobody
+        self.changed: Callable[[], None] = lambda: None
         """Listener that is called when the limited replicas or the rates change."""
         self._node_id = NodeId(node_id)
         self._config = config
@@ -116,7 +116,3 @@ def _rate(throttle: int, configured: int) -> int | None:
     if throttle != NO_THROTTLE:
         return throttle
     return None if configured == INT64_MAX else configured
-
-
-def _nobody() -> None:
-    """Does nothing: the listener that is called by default."""

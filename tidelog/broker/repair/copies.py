@@ -8,6 +8,7 @@ the settlement of a new leader epoch (`settlement.py`); here it is passed on.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
@@ -62,31 +63,25 @@ class Peers(Protocol):
     ) -> Answer: ...
 
 
+@dataclass(frozen=True, slots=True)
 class Copies:
     """Exchanges copies of damaged batches with other brokers. `holder` returns this broker's replica of a partition;
     `may_deny` whether a batch that is missing in it was never in it."""
 
-    def __init__(
-        self,
-        holder: Callable[[PartitionId], Holder | None],
-        may_deny: Callable[[Holder], bool],
-        broker_epoch: Callable[[], int],
-        peers: Peers,
-    ) -> None:
-        self._holder = holder
-        self._may_deny = may_deny
-        self._broker_epoch = broker_epoch
-        self._peers = peers
+    holder: Callable[[PartitionId], Holder | None]
+    may_deny: Callable[[Holder], bool]
+    broker_epoch: Callable[[], int]
+    peers: Peers
 
     def answer(self, asked: RecoverQuery) -> Answer:
         """Answers which of the requested batches this broker's replica has, with their bytes. Raises `InvalidRequest`
         if too many are requested."""
         if len(asked.wanted) > WANTED_MAX:
             raise InvalidRequest(f"{len(asked.wanted)} batches are asked for at once; at most {WANTED_MAX} can be")
-        holder = self._holder(PartitionId(TopicId(asked.topic_id), asked.partition))
+        holder = self.holder(PartitionId(TopicId(asked.topic_id), asked.partition))
         if holder is None or not holder.is_readable:
             unknown = tuple(Held(Holding.UNKNOWN) for _ in asked.wanted)
-            return Answer(RecoverReply(-1, self._broker_epoch(), 0, unknown))
+            return Answer(RecoverReply(-1, self.broker_epoch(), 0, unknown))
         is_aligned = asked.aligned_epoch >= 0 and asked.aligned_epoch == holder.aligned_epoch
         held: list[Held] = []
         payload: list[bytes] = []
@@ -99,7 +94,7 @@ class Copies:
             held.append(Held(holding, len(data)))
             payload.append(data)
             size += len(data)
-        epochs = (holder.leader_epoch, self._broker_epoch())
+        epochs = (holder.leader_epoch, self.broker_epoch())
         reply = RecoverReply(*epochs, holder.high_watermark, tuple(held), is_aligned)
         return Answer(reply, [b"".join(payload)])
 
@@ -111,7 +106,7 @@ class Copies:
             return Holding.UNKNOWN, b""
         if second is not None:
             holding, data = Holding.HAVE, second
-        if holding is Holding.DONT_HAVE and not self._may_deny(holder):
+        if holding is Holding.DONT_HAVE and not self.may_deny(holder):
             return Holding.UNKNOWN, b""
         if holding is Holding.HAVE and not wanted.is_known:
             belongs_there = is_aligned or parse_header(data).next_offset <= holder.high_watermark
@@ -126,7 +121,7 @@ class Copies:
         `PeerNode.request`."""
         named = tuple(Wanted(*one) for one in wanted[:WANTED_MAX])
         query = RecoverQuery(partition_id.topic_id, partition_id.partition, named, aligned_epoch)
-        answer = await self._peers.request(node_id, query, deadline_s=ANSWER_S_MAX, lane=Lane.DATA)
+        answer = await self.peers.request(node_id, query, deadline_s=ANSWER_S_MAX, lane=Lane.DATA)
         reply, at = answer.message, 0
         assert isinstance(reply, RecoverReply)
         found: list[tuple[Identity, Holding, memoryview]] = []

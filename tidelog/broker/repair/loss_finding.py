@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 from tidelog.broker.repair.copies import Copies, Holder, Peers
 from tidelog.broker.repair.loss_report import (
@@ -45,32 +46,24 @@ READ_S_MAX = 20.0
 """Seconds that replicas may spend reading the offsets that an operator has named."""
 
 
+@dataclass(frozen=True, slots=True)
 class LossFinder:
     """Finds which offsets of a partition are lost on all replicas, for one broker. `holder` returns this broker's
     replica."""
 
-    def __init__(
-        self,
-        node_id: int,
-        holder: Callable[[PartitionId], Holder | None],
-        image: Callable[[], ClusterImage],
-        copies: Copies,
-        verifier: Verifier,
-        peers: Peers,
-    ) -> None:
-        self._node_id = node_id
-        self._holder = holder
-        self._image = image
-        self._copies = copies
-        self._verifier = verifier
-        self._peers = peers
+    node_id: int
+    holder: Callable[[PartitionId], Holder | None]
+    image: Callable[[], ClusterImage]
+    copies: Copies
+    verifier: Verifier
+    peers: Peers
 
     def answer(self, asked: DamageQuery) -> DamageReply:
         """Returns the damaged batches of this broker's replica, as far as it knows them. Raises `NotFound` without a
         replica."""
-        holder = self._holder(PartitionId(TopicId(asked.topic_id), asked.partition))
+        holder = self.holder(PartitionId(TopicId(asked.topic_id), asked.partition))
         if holder is None or not holder.is_readable:
-            raise NotFound(f"broker {self._node_id} has no replica of this partition that can be read now")
+            raise NotFound(f"broker {self.node_id} has no replica of this partition that can be read now")
         suspects: list[Suspect] = []
         for damage in holder.log.damaged_ranges():
             if damage.start < asked.end and damage.end > asked.start:
@@ -104,7 +97,7 @@ class LossFinder:
         return judge(pieces, asked, replies, even_though, before, (*info.isr, *info.elr))
 
     def _live(self, info: PartitionInfo) -> list[int]:
-        return [node for node in info.replicas if self._image().is_live(node)]
+        return [node for node in info.replicas if self.image().is_live(node)]
 
     async def _read(self, node: int, partition_id: PartitionId, asked: tuple[int, int]) -> None:
         """Has a replica read these offsets, so that it finds the damage in them. Errors are ignored, since later
@@ -114,16 +107,16 @@ class LossFinder:
             async with asyncio.timeout(READ_S_MAX):
                 while offset < end:
                     query = VerifyQuery(partition_id.topic_id, partition_id.partition, offset, end)
-                    reply = await self._verifier.verify(node, query)
+                    reply = await self.verifier.verify(node, query)
                     if reply.next_offset <= offset:
                         return
                     offset = reply.next_offset
 
     async def _damage_at(self, node: int, query: DamageQuery) -> tuple[int, DamageReply] | None:
         try:
-            if node == self._node_id:
+            if node == self.node_id:
                 return node, self.answer(query)
-            answer = await self._peers.request(node, query, deadline_s=ANSWER_S_MAX, lane=Lane.DATA)
+            answer = await self.peers.request(node, query, deadline_s=ANSWER_S_MAX, lane=Lane.DATA)
         except (TidelogError, TimeoutError):
             return None
         assert isinstance(answer.message, DamageReply)
@@ -149,11 +142,11 @@ class LossFinder:
 
     async def _ask(self, node: int, partition_id: PartitionId, pieces: Sequence[Piece]) -> tuple[int, list[Holding]]:
         wanted = [piece.identity for piece in pieces]
-        if node != self._node_id:
-            reply, found = await self._copies.ask(node, partition_id, wanted)
+        if node != self.node_id:
+            reply, found = await self.copies.ask(node, partition_id, wanted)
             return reply.leader_epoch, [holding for _, holding, _ in found]
         query = RecoverQuery(partition_id.topic_id, partition_id.partition, tuple(Wanted(*one) for one in wanted))
-        message = self._copies.answer(query).message
+        message = self.copies.answer(query).message
         assert isinstance(message, RecoverReply)
         return message.leader_epoch, [held.holding for held in message.held]
 

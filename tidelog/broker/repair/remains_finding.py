@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from tidelog.broker.repair.copies import Peers
 from tidelog.broker.repair.remains_report import RemainsReport, judge_remains
@@ -21,34 +22,28 @@ from tidelog.transport.peer import Lane
 ANSWER_S_MAX = 5.0
 
 
+@dataclass(frozen=True, slots=True)
 class RemainsFinder:
     """Finds what is left of a partition, for one broker. `replica_state` returns the state of this broker's replica, or
     None."""
 
-    def __init__(
-        self,
-        node_id: int,
-        replica_state: Callable[[PartitionId], ReplicaState | None],
-        image: Callable[[], ClusterImage],
-        peers: Peers,
-    ) -> None:
-        self._node_id = node_id
-        self._replica_state = replica_state
-        self._image = image
-        self._peers = peers
+    node_id: int
+    replica_state: Callable[[PartitionId], ReplicaState | None]
+    image: Callable[[], ClusterImage]
+    peers: Peers
 
     def answer(self, asked: ReplicaStateQuery) -> ReplicaState:
         """Returns the state of this broker's replica. Raises `NotFound` if there is none that takes part."""
-        state = self._replica_state(PartitionId(TopicId(asked.topic_id), asked.partition))
+        state = self.replica_state(PartitionId(TopicId(asked.topic_id), asked.partition))
         if state is None:
-            raise NotFound(f"broker {self._node_id} has no replica of this partition that takes part now")
+            raise NotFound(f"broker {self.node_id} has no replica of this partition that takes part now")
         return state
 
     async def find(self, topic: Topic, info: PartitionInfo, even_though: Sequence[int]) -> RemainsReport:
         """Asks all replicas for their state, and returns whether and with what the partition can continue. Raises
         `LeaderNotAvailable` if no replica can be asked."""
         query = ReplicaStateQuery(topic.topic_id, info.partition)
-        live: list[int] = [node for node in info.replicas if self._image().is_live(node)]
+        live: list[int] = [node for node in info.replicas if self.image().is_live(node)]
         answers = await asyncio.gather(*(self._state_at(node, query) for node in live))
         replies = {
             node: one
@@ -61,9 +56,9 @@ class RemainsFinder:
 
     async def _state_at(self, node: int, query: ReplicaStateQuery) -> ReplicaState | None:
         try:
-            if node == self._node_id:
+            if node == self.node_id:
                 return self.answer(query)
-            answer = await self._peers.request(node, query, deadline_s=ANSWER_S_MAX, lane=Lane.DATA)
+            answer = await self.peers.request(node, query, deadline_s=ANSWER_S_MAX, lane=Lane.DATA)
         except (TidelogError, TimeoutError):
             return None
         assert isinstance(answer.message, ReplicaState)

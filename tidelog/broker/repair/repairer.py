@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import ExitStack
 
 import structlog
 
@@ -207,20 +208,19 @@ class Repairer:
         log = holder.log
         verdicts: list[Repair] = []
         belongs_there = not identity.is_known and (is_aligned or identity.offset < holder.high_watermark)
-        release = _nothing
         try:
-            if holder.is_readable:  # else it is being truncated, and rolls when it is appended to
-                log.leave_lost_end()
-            part = next(log.parts(identity.offset), None)
-            release = log.hold(part) if isinstance(part, Segment) else _nothing
-            await self._log_writer.exclusively(
-                holder, lambda: verdicts.append(log.repair(data, belongs_there=belongs_there))
-            )
+            with ExitStack() as held:
+                if holder.is_readable:  # else it is being truncated, and rolls when it is appended to
+                    log.leave_lost_end()
+                part = next(log.parts(identity.offset), None)
+                if isinstance(part, Segment):
+                    held.callback(log.hold(part))
+                await self._log_writer.exclusively(
+                    holder, lambda: verdicts.append(log.repair(data, belongs_there=belongs_there))
+                )
         except (OSError, TidelogError) as error:
             logger.error("a batch could not be repaired", partition=str(partition_id), error=str(error))
             return False
-        finally:
-            release()
         if verdicts[0] is Repair.DONE:
             self._stats.repaired_batches += 1
             self._count(partition_id, identity.offset, len(data), is_own=giver == self._node_id)
@@ -256,7 +256,3 @@ def _identities(log: PartitionLog) -> dict[Identity, None]:
     can name."""
     ranges = log.damaged_ranges()[:WANTED_MAX]
     return {identity_at(log, max(damage.start, log.log_start_offset)): None for damage in ranges}
-
-
-def _nothing() -> None:
-    """Does nothing: the release function if no file was held."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple, Protocol
 
@@ -115,30 +116,23 @@ class LogTarget:
         return await read_piece(holder.log.scrubber, holder.log, holder, self._means, lambda: holder.is_readable)
 
 
+@dataclass
 class CopiesTarget:
     """Facts in two copies as a scrubber target. `mend` repairs bad copies and returns their number; it is called on the
     disk thread, by `perform`."""
 
     size = 2 * COPY_BYTES
 
-    def __init__(
-        self,
-        name: str,
-        mend: Callable[[], int],
-        perform: Callable[[Callable[[], None]], Awaitable[None]],
-        stats: Stats,
-        is_here: Callable[[], bool] = lambda: True,
-    ) -> None:
-        self._name = name
-        self._mend = mend
-        self._perform = perform
-        self._stats = stats
-        self._is_here = is_here
-        self._has_finished = False
+    name: str
+    mend: Callable[[], int]
+    perform: Callable[[Callable[[], None]], Awaitable[None]]
+    stats: Stats
+    exists: Callable[[], bool] = lambda: True
+    _has_finished: bool = field(init=False, default=False)
 
     @property
     def is_here(self) -> bool:
-        return self._is_here()
+        return self.exists()
 
     async def step(self) -> Progress:
         """Reads both copies, and repairs bad ones. Raises `OSError`, `TidelogError`."""
@@ -146,14 +140,14 @@ class CopiesTarget:
             self._has_finished = False
             return Progress(0, has_finished=True)
         bad: list[int] = []
-        await self._perform(lambda: bad.append(self._mend()))
+        await self.perform(lambda: bad.append(self.mend()))
         if bad[0]:
-            logger.warning("copies of facts were damaged, and are mended", of=self._name, copies=bad[0])
-            self._stats.damaged_batches += bad[0]
-            self._stats.damaged_copies += bad[0]
-            self._stats.repaired_batches += bad[0]
-            self._stats.repaired_from_own_copy += bad[0]
-            self._stats.repaired_own_bytes += bad[0] * COPY_BYTES
+            logger.warning("copies of facts were damaged, and are mended", of=self.name, copies=bad[0])
+            self.stats.damaged_batches += bad[0]
+            self.stats.damaged_copies += bad[0]
+            self.stats.repaired_batches += bad[0]
+            self.stats.repaired_from_own_copy += bad[0]
+            self.stats.repaired_own_bytes += bad[0] * COPY_BYTES
         self._has_finished = True
         return Progress(self.size, found=bad[0])
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 
 import structlog
@@ -33,38 +34,29 @@ FOLLOWER_CHECKPOINTS = 12
 logger = structlog.get_logger("tidelog.housekeeping")
 
 
+@dataclass
 class Housekeeper:
-    """The periodic work on one broker's replicas."""
+    """The periodic work on one broker's replicas. `partitions` are the led ones of the `holders`; `mark_others` writes
+    durable marks to logs that are no partition's."""
 
-    def __init__(
-        self,
-        partitions: Mapping[PartitionId, LedPartition],
-        holders: Mapping[PartitionId, Holder],
-        log_writer: LogWriter,
-        config: BrokerConfig,
-        clock: ClusterTime,
-        mark_others: Callable[[], None],
-    ) -> None:
-        """`partitions` are the led ones of the `holders`; `mark_others` writes durable marks to logs that are no
-        partition's."""
-        self._partitions = partitions
-        self._holders = holders
-        self._log_writer = log_writer
-        self._config = config
-        self._clock = clock
-        self._mark_others = mark_others
-        self._checkpoints = 0
+    partitions: Mapping[PartitionId, LedPartition]
+    holders: Mapping[PartitionId, Holder]
+    log_writer: LogWriter
+    config: BrokerConfig
+    clock: ClusterTime
+    mark_others: Callable[[], None]
+    _checkpoints: int = field(init=False, default=0)
 
     async def run(self) -> None:
         """Runs the periodic work until cancelled."""
         time_s = asyncio.get_running_loop().time
-        retention_interval_s = self._config.log_retention_check_interval_ms / 1000
+        retention_interval_s = self.config.log_retention_check_interval_ms / 1000
         next_checkpoint_s = time_s() + CHECKPOINT_INTERVAL_S
         next_retention_s = time_s() + retention_interval_s
         while True:
             await asyncio.sleep(MARK_INTERVAL_S)
             await self._mark_logs()
-            self._mark_others()
+            self.mark_others()
             if time_s() >= next_checkpoint_s:
                 await self._checkpoint()
                 next_checkpoint_s = time_s() + CHECKPOINT_INTERVAL_S
@@ -75,7 +67,7 @@ class Housekeeper:
     async def _mark_logs(self) -> None:
         """Writes durable marks to logs that have none at their end. A mark may have to open its file, so other tasks
         get to run after every few logs."""
-        for number, holder in enumerate(list(self._holders.values()), start=1):
+        for number, holder in enumerate(list(self.holders.values()), start=1):
             log = holder.log
             if log.marked != log.tail.durable and holder.is_readable:
                 log.mark()
@@ -85,7 +77,7 @@ class Housekeeper:
     async def _checkpoint(self) -> None:
         is_for_all = self._checkpoints % FOLLOWER_CHECKPOINTS == 0
         self._checkpoints += 1
-        replicas: Mapping[PartitionId, Holder] = self._holders if is_for_all else self._partitions
+        replicas: Mapping[PartitionId, Holder] = self.holders if is_for_all else self.partitions
         for number, (key, replica) in enumerate(list(replicas.items()), start=1):
             if number % CHECKED_AT_A_TIME == 0:
                 await asyncio.sleep(0)
@@ -95,18 +87,18 @@ class Housekeeper:
             if replica.log.noted == info:
                 continue
             try:
-                await self._log_writer.perform(partial(replica.log.store_metainfo, info))
+                await self.log_writer.perform(partial(replica.log.store_metainfo, info))
             except (OSError, Overloaded) as error:
                 logger.warning("metainfo checkpoint failed", partition=str(key), error=str(error))
 
     def _apply_retention(self) -> None:
         """Deletes segments that retention does not keep any more, and forgets silent producers; does nothing while the
         clock cannot be trusted."""
-        if not self._clock.may_delete:
+        if not self.clock.may_delete:
             return
-        now_ms = self._clock.wall_ms()
-        for key, partition in list(self._partitions.items()):
-            partition.forget_producers(now_ms - self._config.producer_id_expiration_ms)
+        now_ms = self.clock.wall_ms()
+        for key, partition in list(self.partitions.items()):
+            partition.forget_producers(now_ms - self.config.producer_id_expiration_ms)
             try:
                 partition.apply_retention(now_ms)
             except TidelogError as error:
