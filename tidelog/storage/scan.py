@@ -28,7 +28,7 @@ catalog alone is damaged its rows are made again from the log, and if the log is
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import ClassVar
 
@@ -69,44 +69,38 @@ BadEnd.KEEP = BadEnd(1 << 64)
 BadEnd.TRUNCATE = BadEnd(0)
 
 
+@dataclass(eq=False)
 class Scan:
-    """The scan of one segment, row by row. `_tail` is the end of what has been accepted so far."""
+    """The scan of one segment, row by row. `_tail` is the end of what has been accepted so far.
 
-    def __init__(
-        self,
-        codec: RowCodec,
-        segment: Segment,
-        durable: int,
-        report: LoadReport,
-        corrections: Corrections,
-        *,
-        bad_end: BadEnd,
-        on_end_lost: Callable[[], None] | None = None,
-        had_header: bool = False,
-    ) -> None:
-        """Scans `segment`; `durable` is D, the highest durable mark. `had_header` says that the catalog's header was
-        durable once. `on_end_lost` is called if durable batches at the end are lost."""
-        self._codec = codec
-        self._segment = segment
-        self._durable = durable
-        self._report = report
-        self._corrections = corrections
-        self._bad_end = bad_end
-        self._on_end_lost = on_end_lost
-        self._had_header = had_header
-        self._made: list[tuple[int, bytes]] = []
-        """Rows to be written, with their slots in the catalog."""
-        self._size = segment.log.size()
-        self._seal_slot = -1
-        self._settled_end = 0
-        self._end_max = OFFSET_MAX
-        self._tail: Tail
+    `durable` is D, the highest durable mark. `had_header` says that the catalog's header was durable once.
+    `on_end_lost` is called if durable batches at the end are lost.
+    """
+
+    codec: RowCodec
+    segment: Segment
+    durable: int
+    report: LoadReport
+    corrections: Corrections
+    bad_end: BadEnd
+    on_end_lost: Callable[[], None] | None = None
+    had_header: bool = False
+    _made: list[tuple[int, bytes]] = field(init=False, default_factory=list)
+    """Rows to be written, with their slots in the catalog."""
+    _size: int = field(init=False)
+    _seal_slot: int = field(init=False, default=-1)
+    _settled_end: int = field(init=False, default=0)
+    _end_max: int = field(init=False, default=OFFSET_MAX)
+    _tail: Tail = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._size = self.segment.log.size()
 
     def run(self, start: Tail, settled_end: int, next_base_offset: int | None) -> Tail:
         """Accepts the catalog's rows, then batches behind them in the log file; returns the log's end. Everything below
         offset `settled_end` was durable once: what is missing there is lost, not torn. `next_base_offset` is where the
         segment has to end, or None for the last one."""
-        segment = self._segment
+        segment = self.segment
         self._end_max = OFFSET_MAX if next_base_offset is None else next_base_offset
         if segment.first_sequence < 0:
             # Neither a header nor a sound row: what is made anew is numbered on from the segment before.
@@ -129,8 +123,8 @@ class Scan:
         # Before anything is written or truncated: a sector that the disk refused can be read once it is written.
         # Without the proof that this end was no tear, the replica could lead, and the others would truncate what was
         # acknowledged.
-        if self._on_end_lost is not None and self._has_lost_end(slot, is_headless=is_headless):
-            self._on_end_lost()
+        if self.on_end_lost is not None and self._has_lost_end(slot, is_headless=is_headless):
+            self.on_end_lost()
         for made_slot, raw in self._made:  # not before: a sector that is written can be read
             self._write(made_slot, raw)
         self._trim(slot)
@@ -143,10 +137,10 @@ class Scan:
     def seal(self, tail: Tail) -> Tail:
         """Seals the segment, and returns the log's end. The seal repeats how far the log was durable, since the next
         opening reads nothing else of the segment."""
-        segment = self._segment
+        segment = self.segment
         # If the seal said that nothing had been durable, the next opening would take a half-deleted segment for a torn
         # one, and drop all behind it.
-        note = self._codec.note(Kind.SEAL, self._vouch(tail), start_offset=tail.log_start_offset)
+        note = self.codec.note(Kind.SEAL, self._vouch(tail), start_offset=tail.log_start_offset)
         self._write(segment.slots, note)
         sealed = tail._replace(sequence=tail.sequence + 1)
         segment.extend(1, sealed)
@@ -156,23 +150,23 @@ class Scan:
     def unseal(self, tail: Tail) -> Tail:
         """Removes the seal, since the segment is the last one after all, and rows behind a seal are not read. Returns
         the log's end."""
-        segment = self._segment
+        segment = self.segment
         if not segment.is_sealed:
             return tail
         tail = tail._replace(sequence=tail.sequence - 1)
-        self._corrections.attempt(lambda: segment.truncate(segment.slots - 1, [], tail))
+        self.corrections.attempt(lambda: segment.truncate(segment.slots - 1, [], tail))
         return tail
 
     def _vouch(self, tail: Tail) -> Tail:
         """Returns `tail` with the durable mark (the row sequence below which everything is durable) for a row written
         now. It covers at most the rows before: where a catalog was lost, its rows are numbered again, and the old mark
         means nothing."""
-        return tail._replace(durable=min(self._durable, tail.sequence))
+        return tail._replace(durable=min(self.durable, tail.sequence))
 
     def _take_header(self, start: Tail) -> bool:
         """Reads the catalog header. If it is lost, prepares another one and returns True."""
-        segment = self._segment
-        header = self._codec.parse_header(segment.raw_rows(0, 1))
+        segment = self.segment
+        header = self.codec.parse_header(segment.raw_rows(0, 1))
         # The header of another segment, as in a swapped file, is as good as none.
         if header is not None and header.base_offset == segment.base_offset:
             log_start = max(start.log_start_offset, header.log_start_offset)
@@ -180,22 +174,22 @@ class Scan:
             return False
         catalog_bytes = segment.catalog.size()
         if self._size or catalog_bytes:
-            self._report.say(f"the catalog header of segment {segment.base_offset} is lost and is written again")
+            self.report.say(f"the catalog header of segment {segment.base_offset} is lost and is written again")
         # An empty log's first segment has nothing before it to check-point; any other must ask older segments.
         is_first = start.sequence == 0 and segment.body_slot == 1 and not catalog_bytes
         origin = self._vouch(start._replace(sequence=segment.first_sequence))
-        self._made.append((0, self._codec.header(origin, segment.body_slot - 1, has_checkpoint=is_first)))
+        self._made.append((0, self.codec.header(origin, segment.body_slot - 1, has_checkpoint=is_first)))
         return True
 
     def _has_lost_end(self, slot: int, *, is_headless: bool) -> bool:
         """Returns True if what is missing at the end was durable and lost, not torn by a crash, which leaves zeros or
         old bytes. Damaged rows without bytes behind the batches do not count: they were marks."""
-        segment, tail = self._segment, self._tail
+        segment, tail = self.segment, self._tail
         is_short = self._end_max != OFFSET_MAX and tail.offset < self._end_max
         is_empty = tail.offset == segment.base_offset
         has_bytes = self._size > tail.file_position
         # This header was durable before the log's first batch, so no crash takes it: what is gone with it was not torn.
-        if is_headless and self._had_header:
+        if is_headless and self.had_header:
             return has_bytes or segment.slots > slot + (self._seal_slot == slot) or is_short or is_empty
         return has_bytes and (
             # A crash leaves zeros or old bytes, never a sector that the disk refuses to read.
@@ -208,8 +202,8 @@ class Scan:
     def _skip_settled_rows(self) -> int:
         """Returns the catalog slot to begin at. Rows below D are not read, if the last of them is sound: it has the
         offset, position and epoch of all before it."""
-        segment = self._segment
-        slot = min(self._durable - segment.first_sequence, segment.slots)
+        segment = self.segment
+        slot = min(self.durable - segment.first_sequence, segment.slots)
         if slot <= segment.body_slot:
             return segment.body_slot
         row = segment.row(slot - 1)
@@ -223,9 +217,9 @@ class Scan:
     def _take_rows(self, slot: int) -> int:
         """Accepts catalog rows from a slot on, then batches behind them in the log file; returns the slot behind the
         last row."""
-        segment, gap = self._segment, 0
+        segment, gap = self.segment, 0
         for row in segment.rows(slot):
-            is_settled = segment.first_sequence + slot < self._durable
+            is_settled = segment.first_sequence + slot < self.durable
             fits = row is not None and self._fits(row, is_after_gap=gap > 0)
             # A sound row that fits is believed to have had its batch, at D or beyond as well: the batch may have rotted
             # a moment after it was acknowledged, and other replicas can tell.
@@ -258,17 +252,17 @@ class Scan:
         """Returns True if a sound row at D or beyond is accepted. A floor entry whose batch is damaged is not: no other
         replica has it."""
         # What a floor says no other replica can give back, so a row without it is of no use.
-        is_kept = self._bad_end.keeps(row) and row.number != FLOOR_NUMBER
-        return is_kept or row.kind != Kind.BATCH or self._segment.holds(row)
+        is_kept = self.bad_end.keeps(row) and row.number != FLOOR_NUMBER
+        return is_kept or row.kind != Kind.BATCH or self.segment.holds(row)
 
     def _judge(self, row: Row) -> None:
         """Reports a damaged batch at D or beyond, since it may not be committed. One below D is found when it
         is read."""
         # A new leader settles what may not be committed before its epoch begins, so it has to know of this damage now.
-        is_doubtful = row.kind == Kind.BATCH and row.sequence >= self._durable
-        if is_doubtful and self._bad_end.keeps(row) and not self._segment.holds(row):
+        is_doubtful = row.kind == Kind.BATCH and row.sequence >= self.durable
+        if is_doubtful and self.bad_end.keeps(row) and not self.segment.holds(row):
             reason = "batch does not match its catalog row"
-            self._report.damage.append(Damage(row.base_offset, row.next_offset, reason, row.epoch))
+            self.report.damage.append(Damage(row.base_offset, row.next_offset, reason, row.epoch))
 
     def _fits(self, row: Row, *, is_after_gap: bool) -> bool:
         tail = self._tail
@@ -282,7 +276,7 @@ class Scan:
 
     def _advance(self, row: Row) -> None:
         self._tail = Tail(
-            self._segment.first_sequence, self._durable, row.epoch, row.next_offset, row.end_position,
+            self.segment.first_sequence, self.durable, row.epoch, row.next_offset, row.end_position,
             row.running_max_timestamp, max(self._tail.log_start_offset, row.start_offset),
         )  # fmt: skip
 
@@ -298,14 +292,14 @@ class Scan:
         # The batches must fill the gap exactly. Otherwise one of them is lost, and which slot stood for which batch is
         # a guess.
         if end != following.first_offset or len(rows) > count:
-            self._report.damage.append(Damage(end, following.first_offset, "batch and catalog row are both damaged"))
+            self.report.damage.append(Damage(end, following.first_offset, "batch and catalog row are both damaged"))
             return
         for row in rows:
             self._note_row(slot, row)
             slot, count = slot + 1, count - 1
         for _ in range(count):
-            tail = self._vouch(self._tail._replace(sequence=self._segment.first_sequence + slot))
-            self._made.append((slot, self._codec.note(Kind.MARK, tail, start_offset=tail.log_start_offset)))
+            tail = self._vouch(self._tail._replace(sequence=self.segment.first_sequence + slot))
+            self._made.append((slot, self.codec.note(Kind.MARK, tail, start_offset=tail.log_start_offset)))
             slot += 1
 
     def _rewrite(self, slot: int) -> bool:
@@ -322,7 +316,7 @@ class Scan:
             self._note_row(slot, row)
             slot += 1
         if slot > first:
-            self._report.say(f"{slot - first} batches had no catalog row in segment {self._segment.base_offset}")
+            self.report.say(f"{slot - first} batches had no catalog row in segment {self.segment.base_offset}")
         return slot
 
     def _walk(self, end_position: int) -> Iterator[Row]:
@@ -330,28 +324,28 @@ class Scan:
         tail = self._tail
         # No digest is left for these, so each is believed for its CRC and for following the one before: offsets,
         # position and epoch.
-        rows = self._segment.walk(tail.offset, tail.file_position, end_position, tail.epoch)
+        rows = self.segment.walk(tail.offset, tail.file_position, end_position, tail.epoch)
         return takewhile(lambda row: row.next_offset <= self._end_max, rows)
 
     def _note_row(self, slot: int, row: Row) -> None:
         """Prepares the row of a batch that was found in the log file, for a catalog slot, and accepts the batch."""
-        tail = self._vouch(self._tail._replace(sequence=self._segment.first_sequence + slot))
+        tail = self._vouch(self._tail._replace(sequence=self.segment.first_sequence + slot))
         placed = row._replace(
             sequence=tail.sequence,
             durable=tail.durable,
             running_max_timestamp=max(tail.running_max_timestamp, row.max_timestamp),
             start_offset=tail.log_start_offset,
         )
-        self._made.append((slot, self._codec.pack(placed)))
+        self._made.append((slot, self.codec.pack(placed)))
         self._advance(placed)
-        self._report.rows_rewritten += 1
+        self.report.rows_rewritten += 1
 
     def _note_lost(self, slot: int, end: int) -> int:
         # Behind all bytes of the file: a copy that turns up goes where the lost bytes were.
-        sequence, position = self._segment.first_sequence + slot, max(self._size, self._tail.file_position)
+        sequence, position = self.segment.first_sequence + slot, max(self._size, self._tail.file_position)
         tail = self._vouch(self._tail._replace(sequence=sequence, file_position=position))
-        self._report.damage.append(Damage(tail.offset, end, "neither batches nor rows are left"))
-        raw = self._codec.note(Kind.LOST, tail, start_offset=tail.log_start_offset, offsets=end - tail.offset)
+        self.report.damage.append(Damage(tail.offset, end, "neither batches nor rows are left"))
+        raw = self.codec.note(Kind.LOST, tail, start_offset=tail.log_start_offset, offsets=end - tail.offset)
         self._made.append((slot, raw))
         self._tail = tail._replace(offset=end)
         return slot + 1
@@ -360,22 +354,22 @@ class Scan:
 
     def _trim(self, slot: int) -> None:
         """Truncates both files behind what was accepted."""
-        segment, tail = self._segment, self._tail
+        segment, tail = self.segment, self._tail
         excess = max(self._size - tail.file_position, 0)
         if not excess and segment.catalog.size() <= slot * ROW_BYTES:
             return
         rows = segment.slots - slot - (self._seal_slot == slot)
         if excess or rows > 0:
-            self._report.bytes_cut += excess
-            self._report.rows_cut += rows
-            self._report.say(
+            self.report.bytes_cut += excess
+            self.report.rows_cut += rows
+            self.report.say(
                 f"{excess} bytes and {rows} rows behind offset {tail.offset} do not verify, were never acknowledged as "
                 f"far as this replica can tell, and are truncated"
             )
-        self._corrections.attempt(lambda: segment.truncate(slot, [], tail))
+        self.corrections.attempt(lambda: segment.truncate(slot, [], tail))
 
     def _write(self, slot: int, raw: bytes) -> None:
-        self._corrections.attempt(lambda: self._segment.catalog.pwritev([raw], slot * ROW_BYTES))
+        self.corrections.attempt(lambda: self.segment.catalog.pwritev([raw], slot * ROW_BYTES))
 
 
 def is_unreadable(file: File, position: int, end: int) -> bool:

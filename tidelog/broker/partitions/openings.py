@@ -12,7 +12,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
 from typing import Final, Protocol
@@ -70,31 +70,24 @@ class Opening:
 Outcome = OpenedFiles | OSError | TidelogError
 
 
+@dataclass(eq=False)
 class Openings:
-    """The logs that one broker is opening. `run` is the task; `close` ends it."""
+    """The logs that one broker is opening. `run` is the task; `close` ends it. `ended` is called after each opening,
+    with the opener that holds the opened files, and with the files or an error."""
 
-    def __init__(
-        self,
-        manager: LogManager,
-        clock: Clock,
-        log_writer: LogWriter,
-        ended: Callable[[Opening, LogOpener, Outcome], None],
-    ) -> None:
-        """`ended` is called after each opening, with the opener that holds the opened files, and with the files or an
-        error."""
-        self.progress = Watchers()
-        """Watchers that are woken when openings have ended."""
-        self._manager = manager
-        self._clock = clock
-        self._log_writer = log_writer
-        self._ended = ended
-        self._queue: dict[PartitionId, Opening] = {}
-        self._hurried: dict[PartitionId, None] = {}
-        self._under_way: dict[PartitionId, Opening] = {}
-        self._since: Counter[int] = Counter()
-        """Number of queued and running openings by `Opening.since`, a metadata log position."""
-        self._wake = asyncio.Event()
-        self._is_closed = False
+    manager: LogManager
+    clock: Clock
+    log_writer: LogWriter
+    ended: Callable[[Opening, LogOpener, Outcome], None]
+    progress: Watchers = field(init=False, default_factory=Watchers)
+    """Watchers that are woken when openings have ended."""
+    _queue: dict[PartitionId, Opening] = field(init=False, default_factory=dict)
+    _hurried: dict[PartitionId, None] = field(init=False, default_factory=dict)
+    _under_way: dict[PartitionId, Opening] = field(init=False, default_factory=dict)
+    _since: Counter[int] = field(init=False, default_factory=Counter)
+    """Number of queued and running openings by `Opening.since`, a metadata log position."""
+    _wake: asyncio.Event = field(init=False, default_factory=asyncio.Event)
+    _is_closed: bool = field(init=False, default=False)
 
     def __contains__(self, partition_id: PartitionId) -> bool:
         return partition_id in self._queue or partition_id in self._under_way
@@ -155,13 +148,13 @@ class Openings:
 
     async def _open(self, group: Sequence[Opening], error: OSError | None) -> None:
         """Opens a group of logs. `error` is why new logs could not be made, or None."""
-        now_ms = self._clock.wall_ms()
+        now_ms = self.clock.wall_ms()
         parts = [part for first in range(IN_PARALLEL) if (part := group[first::IN_PARALLEL])]
-        calls = [partial(_attempt_all, part, self._manager.apart, now_ms, error) for part in parts]
-        outcomes = await self._log_writer.perform_all(calls)
+        calls = [partial(_attempt_all, part, self.manager.apart, now_ms, error) for part in parts]
+        outcomes = await self.log_writer.perform_all(calls)
         ended = dict(zip((opening.partition_id for opening in chain(*parts)), chain(*outcomes), strict=True))
         for opening in group:
-            self._ended(opening, *ended[opening.partition_id])
+            self.ended(opening, *ended[opening.partition_id])
             self._end(opening.partition_id)
 
     def _end(self, partition_id: PartitionId) -> None:
@@ -176,13 +169,13 @@ class Openings:
             return None
         prepared: list[PartitionId] = []
         try:
-            await self._log_writer.perform(partial(self._manager.make_topics, names))
+            await self.log_writer.perform(partial(self.manager.make_topics, names))
             for part in _in_parts(group):
-                outcomes = await self._log_writer.perform_all(
-                    [partial(_prepare, self._manager, opening) for opening in part]
+                outcomes = await self.log_writer.perform_all(
+                    [partial(_prepare, self.manager, opening) for opening in part]
                 )
                 prepared += [opening.partition_id for opening, is_made in zip(part, outcomes, strict=True) if is_made]
-            await self._log_writer.perform(partial(self._manager.publish, prepared, names))
+            await self.log_writer.perform(partial(self.manager.publish, prepared, names))
         except OSError as error:
             return error
         return None

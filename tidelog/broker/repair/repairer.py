@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 
 import structlog
 
@@ -40,35 +41,27 @@ PAUSE_S_MAX = 5.0
 logger = structlog.get_logger("tidelog.repair")
 
 
+@dataclass(eq=False)
 class Repairer:
     """Repairs the damaged logs of one broker. `run` is its task."""
 
-    def __init__(
-        self,
-        node_id: NodeId,
-        holder: Callable[[PartitionId], Holder | None],
-        image: Callable[[], ClusterImage],
-        copies: Copies,
-        log_writer: LogWriter,
-        stats: Stats,
-    ) -> None:
-        self._node_id = node_id
-        self._holder = holder
-        self._image = image
-        self._copies = copies
-        self._log_writer = log_writer
-        self._stats = stats
-        self._damaged: dict[PartitionId, None] = {}
-        self._news: dict[PartitionId, None] = {}
-        """The damaged partitions that were reported since the last attempt."""
-        self._has_news = asyncio.Event()
-        self._found_s: dict[PartitionId, dict[int, float]] = {}
-        """Time at which each damaged range was first seen (loop time), by the range's start, for each partition."""
-        self.without_copy: dict[PartitionId, int] = {}
-        """The number of damaged batches, by partition, of which none of the brokers that answered at the last attempt
-        had a good copy."""
-        self.unasked: dict[PartitionId, frozenset[int]] = {}
-        """The brokers that may have good copies, by partition, but could not be asked at the last attempt."""
+    node_id: NodeId
+    holder: Callable[[PartitionId], Holder | None]
+    image: Callable[[], ClusterImage]
+    copies: Copies
+    log_writer: LogWriter
+    stats: Stats
+    _damaged: dict[PartitionId, None] = field(init=False, default_factory=dict)
+    _news: dict[PartitionId, None] = field(init=False, default_factory=dict)
+    """The damaged partitions that were reported since the last attempt."""
+    _has_news: asyncio.Event = field(init=False, default_factory=asyncio.Event)
+    _found_s: dict[PartitionId, dict[int, float]] = field(init=False, default_factory=dict)
+    """Time at which each damaged range was first seen (loop time), by the range's start, for each partition."""
+    without_copy: dict[PartitionId, int] = field(init=False, default_factory=dict)
+    """The number of damaged batches, by partition, of which none of the brokers that answered at the last attempt
+    had a good copy."""
+    unasked: dict[PartitionId, frozenset[int]] = field(init=False, default_factory=dict)
+    """The brokers that may have good copies, by partition, but could not be asked at the last attempt."""
 
     def noticed(self, partition_id: PartitionId) -> None:
         """Reports that a partition has damage on this disk, and wakes `run`."""
@@ -90,14 +83,14 @@ class Repairer:
         while True:
             await self._wait(max(0.0, again_s - loop.time()) if self._damaged else None)
             is_everything = loop.time() >= again_s
-            repaired = self._stats.repaired_batches
+            repaired = self.stats.repaired_batches
             due = list(self._damaged if is_everything else self._news)
             self._news.clear()
             for partition_id in due:
                 if not await self._attend_to(partition_id):
                     self._damaged.pop(partition_id, None)
                 self._keep_times(partition_id)
-            if self._stats.repaired_batches > repaired or not self._damaged:
+            if self.stats.repaired_batches > repaired or not self._damaged:
                 pause_s = PAUSE_S
             elif is_everything:
                 pause_s = min(2 * pause_s, PAUSE_S_MAX)
@@ -115,7 +108,7 @@ class Repairer:
 
     def _keep_times(self, partition_id: PartitionId) -> None:
         """Stores the time at which each damaged range of a partition was first seen, and drops the repaired ranges."""
-        holder, now_s = self._holder(partition_id), asyncio.get_running_loop().time()
+        holder, now_s = self.holder(partition_id), asyncio.get_running_loop().time()
         starts = [] if holder is None else [damage.start for damage in holder.log.damaged_ranges()]
         known = self._found_s.pop(partition_id, {})
         if starts:
@@ -127,14 +120,14 @@ class Repairer:
     async def _attend_to(self, partition_id: PartitionId) -> bool:
         """Makes one attempt to repair a partition; returns True if damage is left. A replica without a role is not
         repaired: when it gets a role, its damage is reported again."""
-        holder = self._holder(partition_id)
+        holder = self.holder(partition_id)
         if holder is None or not holder.log.damage or holder.log.offline_reason is not None:
             return False
         self._keep_times(partition_id)
         _look_again(holder)
         wanted = await self._put_back_own(holder, partition_id, _identities(holder.log))
         asked = [node_id for node_id in self.others(partition_id) if await self._ask(holder, node_id, wanted)]
-        if self._holder(partition_id) is not holder:
+        if self.holder(partition_id) is not holder:
             return True
         self.without_copy[partition_id] = len(wanted)
         self.unasked[partition_id] = (
@@ -148,16 +141,16 @@ class Repairer:
         """Asks a broker for copies of the wanted batches, repairs the batches that it has, and removes these from
         `wanted`. Returns False if the broker could not be asked."""
         partition_id = holder.partition_id
-        if not wanted or self._holder(partition_id) is not holder:
+        if not wanted or self.holder(partition_id) is not holder:
             return True
         epoch = holder.aligned_epoch
         try:
-            reply, found = await self._copies.ask(node_id, partition_id, list(wanted), aligned_epoch=epoch)
+            reply, found = await self.copies.ask(node_id, partition_id, list(wanted), aligned_epoch=epoch)
         except (TidelogError, TimeoutError) as error:
             logger.info("no copies to be had now", partition=str(partition_id), broker=node_id, reason=str(error))
             return False
         for identity, holding, data in found:
-            if self._holder(partition_id) is not holder:
+            if self.holder(partition_id) is not holder:
                 break
             is_aligned = reply.is_aligned and holder.aligned_epoch == epoch
             if holding is Holding.HAVE and await self.put_back(
@@ -176,21 +169,21 @@ class Repairer:
                 data = holder.second_copy(identity)
             except TidelogError:
                 data = None
-            if data is None or not await self.put_back(holder, partition_id, identity, memoryview(data), self._node_id):
+            if data is None or not await self.put_back(holder, partition_id, identity, memoryview(data), self.node_id):
                 left[identity] = None
         return left
 
     def others(self, partition_id: PartitionId) -> list[NodeId]:
         """Returns the other live brokers that have a replica of the partition, the leader first."""
-        image = self._image()
+        image = self.image()
         return [node for node in self._all_others(partition_id) if image.is_live(node)]
 
     def _all_others(self, partition_id: PartitionId) -> list[NodeId]:
-        for topic in self._image().topics.values():
+        for topic in self.image().topics.values():
             if topic.topic_id == partition_id.topic_id and partition_id.partition < len(topic.partitions):
                 info = topic.partitions[partition_id.partition]
                 nodes = sorted(info.replicas, key=lambda node: node != info.leader)
-                return [node for node in nodes if node != self._node_id]
+                return [node for node in nodes if node != self.node_id]
         return []
 
     async def put_back(
@@ -215,15 +208,15 @@ class Repairer:
                 part = next(log.parts(identity.offset), None)
                 if isinstance(part, Segment):
                     held.callback(log.hold(part))
-                await self._log_writer.exclusively(
+                await self.log_writer.exclusively(
                     holder, lambda: verdicts.append(log.repair(data, belongs_there=belongs_there))
                 )
         except (OSError, TidelogError) as error:
             logger.error("a batch could not be repaired", partition=str(partition_id), error=str(error))
             return False
         if verdicts[0] is Repair.DONE:
-            self._stats.repaired_batches += 1
-            self._count(partition_id, identity.offset, len(data), is_own=giver == self._node_id)
+            self.stats.repaired_batches += 1
+            self._count(partition_id, identity.offset, len(data), is_own=giver == self.node_id)
             logger.info("repaired", partition=str(partition_id), offset=identity.offset, copy_of=giver)
             holder.on_flushed()
         holder.watchers.wake_all()
@@ -231,7 +224,7 @@ class Repairer:
 
     def _count(self, partition_id: PartitionId, offset: int, size: int, *, is_own: bool) -> None:
         """Counts a repair by the source of the copy, and the time since the damage was found."""
-        stats, now_s = self._stats, asyncio.get_running_loop().time()
+        stats, now_s = self.stats, asyncio.get_running_loop().time()
         stats.repaired_from_own_copy += is_own
         stats.repaired_own_bytes += size if is_own else 0
         stats.repaired_peer_bytes += 0 if is_own else size

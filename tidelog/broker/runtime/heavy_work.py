@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from tidelog.model.errors import Overloaded
@@ -29,28 +29,21 @@ WAITING_MAX: Final = 256
 WAIT_S_MAX: Final = 10.0
 
 
+@dataclass(eq=False)
 class HeavyWork:
-    """The jobs (large requests in slices) of one broker."""
+    """The jobs (large requests in slices) of one broker. Without a `worker` its calls are made on the event loop, each
+    as a slice of its own."""
 
-    def __init__(
-        self,
-        worker: BlockingRunner | None = None,
-        *,
-        jobs_max: int = JOBS_MAX,
-        waiting_max: int = WAITING_MAX,
-        wait_s_max: float = WAIT_S_MAX,
-    ) -> None:
-        """Without a `worker` its calls are made on the event loop, each as a slice of its own."""
-        self.jobs = 0
-        """Number of running jobs."""
-        self.slices = 0
-        """Number of slices that jobs have done since the start."""
-        self._worker = worker
-        self._jobs_max = jobs_max
-        self._waiting_max = waiting_max
-        self._wait_s_max = wait_s_max
-        self._places: deque[asyncio.Future[None]] = deque()
-        self._turns: deque[asyncio.Future[None]] = deque()
+    worker: BlockingRunner | None = None
+    jobs_max: int = JOBS_MAX
+    waiting_max: int = WAITING_MAX
+    wait_s_max: float = WAIT_S_MAX
+    jobs: int = field(init=False, default=0)
+    """Number of running jobs."""
+    slices: int = field(init=False, default=0)
+    """Number of slices that jobs have done since the start."""
+    _places: deque[asyncio.Future[None]] = field(init=False, default_factory=deque)
+    _turns: deque[asyncio.Future[None]] = field(init=False, default_factory=deque)
 
     @property
     def waiting(self) -> int:
@@ -91,15 +84,15 @@ class HeavyWork:
             job.call.add_done_callback(self._forget)
 
     async def _enter(self) -> None:
-        if self.jobs < self._jobs_max:
+        if self.jobs < self.jobs_max:
             self.jobs += 1
             return
-        if len(self._places) >= self._waiting_max:
+        if len(self._places) >= self.waiting_max:
             raise _overloaded()
         place = asyncio.get_running_loop().create_future()
         self._places.append(place)
         try:
-            async with asyncio.timeout(self._wait_s_max):
+            async with asyncio.timeout(self.wait_s_max):
                 await place
         except BaseException as error:
             if place.done() and not place.cancelled():
@@ -135,9 +128,9 @@ class HeavyWork:
 
     async def away(self, call: Callable[[], T]) -> T:
         """Has the worker thread make a call, and returns its result."""
-        if self._worker is None:
+        if self.worker is None:
             return call()
-        return await self._worker.run(call)
+        return await self.worker.run(call)
 
 
 @dataclass(slots=True)
