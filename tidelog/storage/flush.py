@@ -138,9 +138,13 @@ class Flusher:
     def flush(self) -> None:
         """Begins a flush, runs it and ends it. Blocking; no other flush may be under way."""
         flush = self.begin()
-        try:
-            flush.run()
-        except OSError as error:
-            self.end(flush, error)
-        else:
-            self.end(flush, None)
+        self.end(flush, attempt(flush.run))
+
+
+def attempt(sync: Callable[[], None]) -> OSError | None:
+    """Makes an fsync call, and returns its `OSError`, or None."""
+    try:
+        sync()
+    except OSError as error:
+        return error
+    return None

@@ -12,7 +12,7 @@ from tidelog.model.errors import TidelogError
 from tidelog.model.ids import PartitionId
 from tidelog.storage.appender import Appender
 from tidelog.storage.deleter import Deleter
-from tidelog.storage.flush import Flush, Flusher
+from tidelog.storage.flush import Flush, Flusher, attempt
 from tidelog.storage.log_reader import LogReader
 from tidelog.storage.log_state import FoundLog, LogFiles, LogSettings, LogState
 from tidelog.storage.mender import Mender
@@ -72,9 +72,8 @@ class PartitionLog(LogState):
 
     def flush(self) -> None:
         """Begins a flush, runs it and ends it. Blocking; no other flush may be under way."""
-        self._flusher.flush()
-        if self.offline_reason is None:
-            self._deleter.remove_doomed()
+        flush = self.begin_flush()
+        self.end_flush(flush, attempt(flush.run))
 
     def scrub(self, budget_bytes: int) -> ScrubStep:
         """Verifies the next `budget_bytes` or so of the log; after the end it begins again. Damage is added to

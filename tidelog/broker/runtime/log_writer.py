@@ -17,7 +17,7 @@ from typing import Protocol, TypeVar
 from tidelog.broker.runtime.histogram import Histogram
 from tidelog.broker.runtime.stats import Stats
 from tidelog.model.ports import BlockingRunner, Clock
-from tidelog.storage.flush import Flush
+from tidelog.storage.flush import Flush, attempt
 
 UNAWAITED_S = 0.05
 """Seconds that a log may stay unflushed before its flush begins, if nobody waits for it."""
@@ -194,12 +194,3 @@ class LogWriter:
         if flushes:
             self.rounds.observe(seconds)
         self._stats.fsync_failures += sum(error is not None for error in errors)
-
-
-def attempt(sync: Callable[[], None]) -> OSError | None:
-    """Makes an fsync call, and returns its `OSError`, or None."""
-    try:
-        sync()
-    except OSError as error:
-        return error
-    return None
