@@ -72,7 +72,7 @@ async def test_a_log_that_a_full_disk_kept_shut_is_opened_however_often_the_meta
     medium.capacity_bytes = medium.used_bytes
     await three.brokers[1].admin.create_topic(NewTopic("u", assignments={0: NODES}))
     partition_id = PartitionId(three.brokers[1].topic("u").topic_id, 0)
-    await until(lambda: partition_id.topic_id in [one.topic_id for one in last.data.unfit()])
+    await until(lambda: partition_id.topic_id in [one.topic_id for one in last.data.replicas.unfit()])
     medium.capacity_bytes = CAPACITY_BYTES
     async with asyncio.timeout(START_S):
         while partition_id not in last.data.replicas.holders:

@@ -36,7 +36,6 @@ from tidelog.broker.replicas.replicas import Replicas
 from tidelog.broker.replicas.scrub_list import replica_targets
 from tidelog.broker.runtime.resources import Resources
 from tidelog.broker.runtime.role_tasks import RoleTasks
-from tidelog.controller.partition_commands import LostReplica, UnfitReplica
 from tidelog.model.cluster import ISR, NO_LEADER, PAXOS, ClusterImage
 from tidelog.model.ids import PartitionId, TopicId
 
@@ -190,14 +189,6 @@ class DataPlane:
         return dict(self._logs.high_watermarks)
 
     # -- what is here -----------------------------------------------------------------------------------------------
-
-    def unfit(self) -> tuple[UnfitReplica, ...]:
-        """Returns this broker's replicas that the cluster should not count on, with reasons."""
-        return self.replicas.unfit()
-
-    def lost(self) -> tuple[LostReplica, ...]:
-        """Returns this broker's replicas whose logs are lost."""
-        return self.replicas.lost()
 
     @property
     def opening(self) -> int:

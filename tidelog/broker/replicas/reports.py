@@ -43,11 +43,11 @@ class Reports:
 
     def unfit(self) -> tuple[UnfitReplica, ...]:
         """Returns this broker's replicas that the cluster should not count on, with reasons."""
-        return self.data.unfit()
+        return self.data.replicas.unfit()
 
     def lost(self) -> tuple[LostReplica, ...]:
         """Returns this broker's replicas whose logs are lost."""
-        return self.data.lost()
+        return self.data.replicas.lost()
 
     async def mark_time(self) -> int:
         """Raises the stamp (a counter) in this directory's identity, durably, and returns it."""
