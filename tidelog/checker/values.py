@@ -29,7 +29,7 @@ def duplicates(run: Run, versions: Versions) -> Iterator[Anomaly]:
             writer = writers.get(value)
             is_forgotten = writer is not None and (writer.guarantee == "none" or min(offsets) < run.start(key))
             if not (run.repeats and is_forgotten) and not _has_come_back(run, key, offsets):
-                yield Anomaly("duplicate", key, f"{value} is at {_listed(offsets)}")
+                yield Anomaly("duplicate", key, f"{value} is at {' and '.join(map(str, sorted(offsets)))}")
 
 
 def come_back(run: Run, versions: Versions) -> int:
@@ -97,7 +97,3 @@ def precommitted_reads(run: Run, versions: Versions) -> Iterator[Anomaly]:
             for key, offset, value in act.polled():
                 if (key, value) in own:
                     yield Anomaly("precommitted-read", key, f"{value} at {offset} is polled and sent by {act}")
-
-
-def _listed(offsets: set[int]) -> str:
-    return " and ".join(map(str, sorted(offsets)))

@@ -15,7 +15,7 @@ from tidelog.model.ids import PartitionId
 from tidelog.model.ports import File, Files
 from tidelog.model.producers import ProducerState
 from tidelog.storage.partition_log import PartitionLog
-from tidelog.storage.rows import ROW_BYTES, HeaderRow, Kind, Row, RowCodec, name_of
+from tidelog.storage.rows import ROW_BYTES, Kind, Row, RowCodec, name_of
 from tidelog.storage.segment import Damage
 from tidelog.storage.slot_entries import EntryKind, decode_entry
 
@@ -70,7 +70,7 @@ def _describe_row(codec: RowCodec, raw: bytes) -> tuple[str, Fields]:
     # A row is what its checksum and kind say, wherever it lies: a header in the middle is shown as one.
     header = codec.parse_header(raw)
     if header is not None:
-        return Kind.HEADER.name, _header_fields(header)
+        return Kind.HEADER.name, dict(header._asdict())
     item = codec.parse_checkpoint(raw)
     if item is None:
         return "DAMAGED", {"bytes": raw.hex()}
@@ -78,10 +78,6 @@ def _describe_row(codec: RowCodec, raw: bytes) -> tuple[str, Fields]:
     if isinstance(value, ProducerState):
         return Kind.PRODUCER.name, _producer_fields(key, value)
     return Kind.LINEAGE.name, {"epoch": key, "start_offset": value}
-
-
-def _header_fields(header: HeaderRow) -> Fields:
-    return dict(header._asdict())
 
 
 def _producer_fields(producer_id: int, state: ProducerState) -> Fields:

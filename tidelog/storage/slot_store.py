@@ -224,15 +224,14 @@ class SlotStore:
     def is_rewritten(self, start: int, end: int) -> bool:
         """Returns True if the damage in [start, end) of the journal loses nothing: for each entry there, a newer
         complete entry of the slot or of the floor follows, or the slot is below the floor."""
-        for part in self.journal.parts(start):
-            for entry in [part] if isinstance(part, Damage) else part.entries(start):
-                if isinstance(entry, Damage):
-                    return False
-                if entry.base_offset >= end:
-                    return True
-                # Position and number are in the catalog row, so this is known though the entry itself cannot be read.
-                if not self._entries.index.is_put_behind(entry.position, entry.number, entry.base_offset):
-                    return False
+        for entry in self.journal.entries(start):
+            if isinstance(entry, Damage):
+                return False
+            if entry.base_offset >= end:
+                return True
+            # Position and number are in the catalog row, so this is known though the entry itself cannot be read.
+            if not self._entries.index.is_put_behind(entry.position, entry.number, entry.base_offset):
+                return False
         return True
 
     # -- metainfo -------------------------------------------------------------------------------------------------

@@ -229,7 +229,7 @@ class SnapshotStore:
             stem, _ = self._find(header.position)
         except UnknownSnapshot:
             return [], b""
-        blocks = [self._read(stem + BODY, header.block_bytes(index), index * BLOCK_BYTES) for index in indexes]
+        blocks = self._blocks(stem, header, indexes)
         bad = [index for index, block in zip(indexes, blocks, strict=True) if not is_sound(header, index, block)]
         return bad, b"".join(block[:HASH_BYTES] for block in blocks)
 
@@ -325,16 +325,13 @@ class SnapshotStore:
             return [b""] * len(indexes)
 
     def _header(self, name: str) -> SnapshotHeader | None:
-        return decode_header(self._read(name, _HEAD_BYTES_MAX, 0))
-
-    def _read(self, name: str, size: int, position: int) -> bytes:
         try:
             with closing(open_file(self._files, self._path(name))) as file:
-                return _pread(file, size, position)
+                return decode_header(_pread(file, _HEAD_BYTES_MAX, 0))
         except PermissionError:
             raise
         except OSError:
-            return b""
+            return None
 
     def _path(self, name: str) -> str:
         return f"{self._directory}/{name}"

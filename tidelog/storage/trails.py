@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from tidelog.model.ids import OFFSET_MAX
 from tidelog.model.producers import ProducerState, ProducerTable
-from tidelog.storage.lineage import Lineage
+from tidelog.storage.lineage import Lineage, begin_epoch
 from tidelog.storage.rows import ROW_BYTES, RowCodec
 from tidelog.storage.segment import Damage, Segment
 
@@ -83,8 +83,7 @@ def _follow(segment: Segment, lineage: Lineage, producers: ProducerTable, now_ms
             continue
         if row.base_offset >= end_offset:
             break
-        if not lineage or lineage[-1][0] < row.epoch:
-            lineage.append((row.epoch, row.base_offset))
+        begin_epoch(lineage, row.epoch, row.base_offset)
         if row.producer_id >= 0:
             # As heard now, for rows have no time of arrival: a producer is remembered for too long rather than too
             # short.

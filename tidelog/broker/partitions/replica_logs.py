@@ -130,12 +130,9 @@ class ReplicaLogs:
 
     def offline(self) -> list[PartitionId]:
         """Returns the partitions whose open logs are offline."""
-        for partition_id in [
-            partition_id
-            for partition_id, log in self._offline.items()
-            if self._manager.logs.get(partition_id) is not log
-        ]:
-            del self._offline[partition_id]
+        for partition_id, log in list(self._offline.items()):
+            if self._manager.logs.get(partition_id) is not log:
+                del self._offline[partition_id]
         return list(self._offline)
 
     @property
