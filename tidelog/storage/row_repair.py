@@ -199,19 +199,15 @@ class _RowsInOrder:
         """Adds a row, whose `durable` mark covers no more than the rows before it."""
         assert row is not None
         tail = self._at
-        self.rows.append(
-            row._replace(
-                sequence=tail.sequence,
-                # A row that vouched for itself, or for rows behind it, would make damage of a torn end at the next
-                # opening.
-                durable=min(tail.durable, tail.sequence),
-                running_max_timestamp=tail.running_max_timestamp,
-                start_offset=tail.log_start_offset,
-            )
+        row = row._replace(
+            sequence=tail.sequence,
+            # A row that vouched for itself, or for rows behind it, would make damage of a torn end at the next opening.
+            durable=min(tail.durable, tail.sequence),
+            running_max_timestamp=tail.running_max_timestamp,
+            start_offset=tail.log_start_offset,
         )
-        self._at = tail._replace(
-            sequence=tail.sequence + 1, epoch=row.epoch, offset=row.next_offset, file_position=row.end_position
-        )
+        self.rows.append(row)
+        self._at = tail.behind(row)._replace(sequence=tail.sequence + 1)
 
 
 def tail_before(segment: Segment, gap: RowGap, tail: Tail) -> Tail:
@@ -220,13 +216,7 @@ def tail_before(segment: Segment, gap: RowGap, tail: Tail) -> Tail:
     if gap.last is None:
         # Epoch 0 is below all: without a row before, batches of any epoch may follow.
         return tail._replace(epoch=0, offset=segment.base_offset, file_position=0, running_max_timestamp=NO_TIMESTAMP)
-    last = gap.last
-    return tail._replace(
-        epoch=last.epoch,
-        offset=last.next_offset,
-        file_position=last.end_position,
-        running_max_timestamp=last.running_max_timestamp,
-    )
+    return tail.behind(gap.last)
 
 
 def _batches_between(

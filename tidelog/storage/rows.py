@@ -148,6 +148,15 @@ class Tail(NamedTuple):
     running_max_timestamp: int
     log_start_offset: int
 
+    def behind(self, row: Row) -> Tail:
+        """Returns this end moved behind the batch that `row` describes; the sequence stays."""
+        return self._replace(
+            epoch=row.epoch,
+            offset=row.next_offset,
+            file_position=row.end_position,
+            running_max_timestamp=row.running_max_timestamp,
+        )
+
 
 class RowCodec:
     """Packs and unpacks the catalog rows of one log."""

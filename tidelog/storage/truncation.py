@@ -37,7 +37,7 @@ def find_truncation(codec: RowCodec, segment: Segment, offset: int, tail: Tail) 
         running_max_timestamp=NO_TIMESTAMP,
     )
     # Behind the last sound row, rows do not say what lies there, so the log itself is asked.
-    tail = tail if last is None else _behind(last, tail)
+    tail = tail if last is None else tail.behind(last)
     end, position = offset, segment.log_bytes
     if following is not None:
         position = following.file_position
@@ -58,7 +58,7 @@ def find_truncation(codec: RowCodec, segment: Segment, offset: int, tail: Tail) 
             start_offset=tail.log_start_offset,
         )
         rows.append(codec.pack(remade))
-        tail = _behind(remade, tail._replace(sequence=tail.sequence + 1))
+        tail = tail.behind(remade)._replace(sequence=tail.sequence + 1)
     if tail.offset < end:
         tail = tail._replace(file_position=position)
         # Of these offsets nothing is left, and they lie below the truncation: they stay, as lost. A shorter log would
@@ -78,15 +78,6 @@ def _neighbours(segment: Segment, offset: int) -> tuple[int, Row | None, Row | N
             return next_slot, last, row
         last, next_slot = row, slot + 1
     return next_slot, last, None
-
-
-def _behind(row: Row, tail: Tail) -> Tail:
-    return tail._replace(
-        epoch=row.epoch,
-        offset=row.next_offset,
-        file_position=row.end_position,
-        running_max_timestamp=row.running_max_timestamp,
-    )
 
 
 # -- files ------------------------------------------------------------------------------------------------------------
