@@ -13,8 +13,8 @@
     topics/<topic id>/<partition>-new/     a log that is being made (`new_logs`)
 
 No directory is ever removed because no metadata mentions it: a damaged metadata log may have forgotten it. `topic_ids`
-and `partition_ids` list the directories, and only `remove_topic` and `remove_partition` remove. A log is renamed before
-it is removed: if this broker gets the partition again, it begins with an empty log, not with half of the old one.
+and `partition_ids` list the directories; only those are removed that the caller sets aside. A log is renamed before its
+files are removed: if this broker gets the partition again, it begins with an empty log, not with half of the old one.
 """
 
 from __future__ import annotations
@@ -187,14 +187,6 @@ class LogManager(LogOpener):
         """Returns the topics that have a directory here, also those that no metadata knows; sorted."""
         return stored_topics(self._files)
 
-    def remove_topic(self, topic_id: TopicId) -> None:
-        """Removes all logs of a topic, durably. Blocking; no flush of theirs may be under way.
-
-        Raises `OSError`: some files may be gone then, and the removal can be repeated.
-        """
-        self.close_removed([partition_id for partition_id in self._logs if partition_id.topic_id == topic_id])
-        self.remove_aside(self.set_topic_aside(topic_id))
-
     def close_removed(self, partition_ids: Iterable[PartitionId]) -> None:
         """Closes those of the logs that are open, before they are removed. No flush of theirs may be under way."""
         for partition_id in partition_ids:
@@ -248,14 +240,6 @@ class LogManager(LogOpener):
         """Returns the partitions that have a directory here, open or not, also those that no metadata knows.
         Blocking."""
         return [partition_id for partition_id in stored_logs(self._files).values() if partition_id != METADATA_LOG]
-
-    def remove_partition(self, partition_id: PartitionId) -> None:
-        """Removes one log, durably; no power cut brings it back as a log. Blocking; no flush of it may be under way.
-
-        Raises `OSError`: some files may be gone then, and the removal can be repeated.
-        """
-        self.close_removed([partition_id])
-        self.remove_aside(self.set_partition_aside(partition_id))
 
     def remove_leftovers(self) -> None:
         """Removes what an interrupted removal, or an interrupted making of a log, has left. Must be called before any

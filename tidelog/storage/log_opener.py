@@ -49,19 +49,18 @@ class LogOpener:
         settings: LogSettings,
         now_ms: int,
         *,
-        directory: str | None = None,
         held: Held | None = None,
         bad_end: BadEnd = BadEnd.KEEP,
     ) -> tuple[PartitionLog, LoadReport]:
-        """Opens a log, or makes an empty one, in `directory` or in the partition's own directory. `held` says since
-        when this broker is assigned the log. Blocking.
+        """Opens a partition's log, or makes an empty one. `held` says since when this broker is assigned the log.
+        Blocking.
 
         Raises `OSError` as `load_log`: the log is not open then, and others are not affected.
         """
         assert partition_id not in self._logs, f"the log of {partition_id} is open already"
         log, report = load_log(
             self._opened,
-            directory or log_directory(partition_id),
+            log_directory(partition_id),
             partition_id,
             settings,
             new_incarnation=self._new_incarnation(),

@@ -79,7 +79,7 @@ def delete_unknown_directories() -> AbstractContextManager[None]:
         known = [topic.topic_id for topic in broker.image.topics.values()]
         for topic_id in broker._manager.topic_ids():
             if topic_id not in known:
-                broker._manager.remove_topic(topic_id)
+                broker._manager.remove_aside(broker._manager.set_topic_aside(topic_id))
 
     return patched(Broker, "_report_unknown_topics", tidy)
 

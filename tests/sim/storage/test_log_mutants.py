@@ -19,7 +19,7 @@ def truncate_a_bad_tail() -> AbstractContextManager[None]:
     run = Scan.run
 
     def run_alone(scan: Scan, *where: object) -> object:
-        scan._bad_end = BadEnd.TRUNCATE
+        scan.bad_end = BadEnd.TRUNCATE
         return run(scan, *where)  # type: ignore[arg-type]  # as it was called
 
     return patched(Scan, "run", run_alone)

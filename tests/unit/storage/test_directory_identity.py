@@ -103,7 +103,8 @@ def test_a_directory_holds_data_once_a_log_or_a_snapshot_was_written(files: File
         PartitionId(TopicId("a" * 32), 0), LogSettings(segment_bytes=1 << 20, segment_ms=1 << 40), 0
     )
     assert manager.holds_data()
-    manager.remove_topic(log.identity.topic_id)
+    manager.close_removed([log.identity])
+    manager.remove_aside(manager.set_topic_aside(log.identity.topic_id))
     assert not manager.holds_data()
     manager.snapshots.write(1, b"header", b"body")
     assert manager.holds_data()

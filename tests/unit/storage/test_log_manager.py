@@ -16,7 +16,7 @@ from tidelog.model.ports import Files
 from tidelog.sim.kit.disk import SimDisk
 from tidelog.sim.kit.faults import Crashed
 from tidelog.storage.disk_files import DiskFiles
-from tidelog.storage.log_manager import METADATA, METADATA_LOG, LogManager
+from tidelog.storage.log_manager import LogManager
 from tidelog.storage.partition_log import LogSettings
 
 A0, A1, B0 = PartitionId(TopicId("a" * 32), 0), PartitionId(TopicId("a" * 32), 1), PartitionId(TopicId("b" * 32), 0)
@@ -30,6 +30,16 @@ def incarnations() -> Callable[[], str]:
 
 def manager(files: Files) -> LogManager:
     return LogManager(files, open_max=16, new_incarnation=incarnations())
+
+
+def remove_topic(logs: LogManager, topic_id: TopicId) -> None:
+    logs.close_removed([partition_id for partition_id in logs.logs if partition_id.topic_id == topic_id])
+    logs.remove_aside(logs.set_topic_aside(topic_id))
+
+
+def remove_partition(logs: LogManager, partition_id: PartitionId) -> None:
+    logs.close_removed([partition_id])
+    logs.remove_aside(logs.set_partition_aside(partition_id))
 
 
 def one_batch(offset: int) -> list[RecordBatch]:
@@ -58,7 +68,7 @@ def test_logs_live_below_their_topics_id_and_come_back(files: Files) -> None:
 
 def test_the_metadata_log_has_a_directory_of_its_own(files: Files) -> None:
     logs = manager(files)
-    logs.open_log(METADATA_LOG, SETTINGS, 0, directory=METADATA)
+    logs.open_slots(0)
     assert "metainfo.0" in files.list("metadata")
     assert logs.topic_ids() == []
     logs.close({})
@@ -83,14 +93,14 @@ def test_remove_topic_removes_its_logs_open_or_not(files: Files) -> None:
     for partition_id in (A0, B0):
         log, _ = logs.open_log(partition_id, SETTINGS, 0)
         log.append(one_batch(0), 0)
-    logs.remove_topic(A0.topic_id)
+    remove_topic(logs, A0.topic_id)
     assert list(logs.logs) == [B0]
     assert logs.topic_ids() == ["b" * 32]
-    logs.remove_topic(A0.topic_id)
+    remove_topic(logs, A0.topic_id)
     logs.close({})
 
     logs = manager(files)
-    logs.remove_topic(B0.topic_id)
+    remove_topic(logs, B0.topic_id)
     assert logs.topic_ids() == []
     logs.close({})
 
@@ -99,7 +109,7 @@ def test_a_removed_topic_stays_removed_after_a_power_cut() -> None:
     disk = SimDisk(3)
     logs = manager(disk)
     logs.open_log(A0, SETTINGS, 0)
-    logs.remove_topic(A0.topic_id)
+    remove_topic(logs, A0.topic_id)
     assert disk.crash().list("topics") == []
 
 
@@ -107,7 +117,7 @@ def test_remove_partition_removes_one_log_open_or_not_and_the_last_ones_topic(fi
     logs = manager(files)
     for partition_id in (A0, A1, B0):
         logs.open_log(partition_id, SETTINGS, 0)[0].append(one_batch(0), 0)
-    logs.remove_partition(A0)
+    remove_partition(logs, A0)
     assert (list(logs.logs), logs.partition_ids()) == ([A1, B0], [A1, B0])
     log, _ = logs.open_log(A0, SETTINGS, 0)
     assert log.log_end_offset == 0, "whoever gets it again begins with nothing"
@@ -115,7 +125,7 @@ def test_remove_partition_removes_one_log_open_or_not_and_the_last_ones_topic(fi
 
     logs = manager(files)
     for partition_id in (A0, A1, A1):
-        logs.remove_partition(partition_id)
+        remove_partition(logs, partition_id)
     assert (logs.partition_ids(), logs.topic_ids()) == ([B0], [B0.topic_id])
     logs.close({})
 
@@ -131,7 +141,7 @@ def test_a_power_cut_while_a_log_is_removed_leaves_all_of_it_or_no_log() -> None
         disk.crash_at(operation)
         is_over = True
         try:
-            logs.remove_partition(A0)
+            remove_partition(logs, A0)
         except Crashed:
             is_over = False
         disk = disk.crash()
