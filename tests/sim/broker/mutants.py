@@ -23,6 +23,7 @@ from tidelog.sim.kit.patching import patched
 from tidelog.storage import loader
 from tidelog.storage.appender import Appender
 from tidelog.storage.deleter import Deleter
+from tidelog.storage.flush import attempt
 from tidelog.storage.metainfo import MetainfoStore
 from tidelog.storage.segment import Segment
 from tidelog.storage.trails import read_trails
@@ -95,7 +96,6 @@ def forget_producers_at_restart() -> AbstractContextManager[None]:
 
 def retry_a_failed_fsync() -> AbstractContextManager[None]:
     """Asks the kernel again, which has marked the lost pages clean."""
-    attempt = log_writer.attempt
     return patched(log_writer, "attempt", lambda sync: attempt(sync) and attempt(sync))
 
 

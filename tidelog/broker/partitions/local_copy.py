@@ -10,32 +10,16 @@ lacks records that other replicas have: a read at its end is refused.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 from tidelog.broker.partitions.committed import bytes_from, first_since, has_bytes, read_when_repaired
 from tidelog.broker.partitions.partition_handle import Extent, FetchedBatches
-from tidelog.broker.runtime.purgatory import Purgatory, Watchers
+from tidelog.broker.repair.copies import Replica
+from tidelog.broker.runtime.purgatory import Purgatory
 from tidelog.broker.runtime.stats import Stats
 from tidelog.model.errors import DamagedBatch, LeaderNotAvailable, OffsetOutOfRange, TidelogError
-from tidelog.model.ids import PartitionId, TopicId
+from tidelog.model.ids import TopicId
 from tidelog.storage.log_reader import PassingRead
 from tidelog.storage.partition_log import PartitionLog
-
-
-class Replica(Protocol):
-    """A broker's replica of a partition, leading or following. `watchers` are woken when more is committed here."""
-
-    topic: str
-    partition_id: PartitionId
-    leader_epoch: int
-    log: PartitionLog
-    watchers: Watchers
-
-    @property
-    def high_watermark(self) -> int: ...
-
-    @property
-    def is_readable(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)

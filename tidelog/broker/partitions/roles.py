@@ -16,10 +16,9 @@ import msgspec
 
 from tidelog.broker.membership.controller_channel import ControllerChannel
 from tidelog.broker.partitions.led_partition import LedPartition
-from tidelog.broker.partitions.local_copy import Replica
 from tidelog.broker.partitions.replica_logs import ReplicaLogs
 from tidelog.broker.partitions.throttle import Throttle
-from tidelog.broker.repair.copies import Copies, Holder
+from tidelog.broker.repair.copies import Copies, Holder, Replica
 from tidelog.broker.repair.repair_messages import ReplicaState
 from tidelog.broker.repair.repairer import Repairer
 from tidelog.broker.repair.scrub_targets import JournalOwner

@@ -28,8 +28,8 @@ REPLY_BYTES_MAX = 8 << 20
 ANSWER_S_MAX = 5.0
 
 
-class Holder(Protocol):
-    """A replica on this broker, leading or following."""
+class Replica(Protocol):
+    """A broker's replica of a partition, leading or following. `watchers` are woken when more is committed here."""
 
     topic: str
     partition_id: PartitionId
@@ -38,11 +38,15 @@ class Holder(Protocol):
     watchers: Watchers
 
     @property
+    def high_watermark(self) -> int: ...
+
+    @property
     def is_readable(self) -> bool:
         """False while the log is being truncated, and after the replica's role has ended."""
 
-    @property
-    def high_watermark(self) -> int: ...
+
+class Holder(Replica, Protocol):
+    """A replica on this broker whose damaged batches are repaired, and whose batches repair other replicas."""
 
     @property
     def aligned_epoch(self) -> int:

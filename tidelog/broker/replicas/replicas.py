@@ -21,10 +21,9 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from tidelog.broker.partitions.led_partition import LedPartition
-from tidelog.broker.partitions.local_copy import Replica
 from tidelog.broker.partitions.replica_logs import ReplicaLogs
 from tidelog.broker.partitions.roles import Assignment, Roles
-from tidelog.broker.repair.copies import Holder
+from tidelog.broker.repair.copies import Holder, Replica
 from tidelog.broker.replicas.removal import Removal
 from tidelog.broker.runtime.mapping_union import MappingUnion
 from tidelog.config.schema import BrokerConfig, TopicConfig
