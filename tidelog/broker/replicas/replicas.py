@@ -9,8 +9,8 @@ change one partition, or none: the roles of the others are not called (`Served`)
 An image is in force here when all roles that it ends have ended. Roles that it begins may begin later: a log that is
 not open yet is opened meanwhile (`ReplicaLogs`), and its replica has no role until then. With one exception: a process
 that has just started first opens the logs that the cluster might elect. Before it is live it has to report which of
-them are lost, or have lost their end: a leader is elected from the replicas believed to have everything, and the logs
-of others are truncated to match it.
+them are lost, or have lost their end: a leader is elected from the replicas believed to have everything, and the
+others count no more.
 """
 
 from __future__ import annotations

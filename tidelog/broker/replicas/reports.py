@@ -37,8 +37,8 @@ class Reports:
     peers: PeerNode
 
     def heartbeat_state(self) -> HeartbeatState:
-        """Returns what the next heartbeat reports: the applied metadata position and the position of the last
-        snapshot."""
+        """Returns what the next heartbeat reports: the applied metadata position, and position and root hash of the
+        newest metadata snapshot."""
         return HeartbeatState(self.data.replicas.position, self.metadata.snapshot)
 
     def unfit(self) -> tuple[UnfitReplica, ...]:
