@@ -70,7 +70,7 @@ class Reports:
 
     def report_silences(self, own_epoch: int) -> None:
         """Does as `Member` says."""
-        for node_id in self._peers.silent:
+        for node_id in self.peers.silent:
             self.report_silence(own_epoch, node_id)
 
     def _note(self, report: MetadataApplied | ReportSilence) -> None:
