@@ -49,7 +49,7 @@ class ForwardProduce(msgspec.Struct, frozen=True, tag=True):
 
 
 class Produced(msgspec.Struct, frozen=True, tag=True):
-    """The answer to `ForwardProduce`: the fields of a `ProduceReceipt`, in its order."""
+    """The answer to `ForwardProduce`: the fields of a `ProduceReceipt`."""
 
     batches: list[tuple[Natural | None, Natural | None]]
     leader_epoch: NaturalOrNone
@@ -78,7 +78,7 @@ class ForwardRead(msgspec.Struct, frozen=True, tag=True):
 
 
 class BatchesRead(msgspec.Struct, frozen=True, tag=True):
-    """The answer to `ForwardRead`: the fields of `FetchedBatches` in its order, but the batches, which follow it."""
+    """The answer to `ForwardRead`: the fields of `FetchedBatches`, except the batches, which follow the message."""
 
     next_offset: Natural
     log_start_offset: Natural

@@ -153,7 +153,14 @@ class PeerPartition:
             self.addressed, acks, _timeout_ms(deadline_s), idempotency, expected_end, is_own
         )
         answer = await self.peer.ask(message, deadline_s, [batch.data for batch in batches])
-        return ProduceReceipt(*msgspec.structs.astuple(_expect(messages.Produced, answer)))
+        produced = _expect(messages.Produced, answer)
+        return ProduceReceipt(
+            list(produced.batches),
+            produced.leader_epoch,
+            produced.acked_by,
+            produced.durability,
+            produced.log_append_time_ms,
+        )
 
     async def delete_records(self, offset: int, *, deadline_s: float) -> None:
         """Forwards a deletion of the committed records below `offset` to the leader."""
@@ -163,7 +170,17 @@ class PeerPartition:
         """Forwards a read to the leader and returns committed batches from the one with `offset` on."""
         message = messages.ForwardRead(self.addressed, offset, bytes_max, _timeout_ms(self.deadline_s))
         answer = await self.peer.ask(message, self.deadline_s)
-        return FetchedBatches(answer.body, *msgspec.structs.astuple(_expect(messages.BatchesRead, answer)))
+        read = _expect(messages.BatchesRead, answer)
+        return FetchedBatches(
+            answer.body,
+            read.next_offset,
+            read.log_start_offset,
+            read.high_watermark,
+            read.log_end_offset,
+            read.leader_epoch,
+            read.replica,
+            read.lost,
+        )
 
     async def wait_for_data(self, offset: int, *, bytes_min: int, deadline_s: float) -> None:
         """Forwards a wait to the leader: until `bytes_min` committed bytes lie behind `offset`, or the deadline (loop
