@@ -18,7 +18,7 @@ from tidelog.model.ids import TopicPartition
 
 
 class Subscription:
-    """The assigned partitions and their cursors."""
+    """The assigned partitions, each with its cursor: the read position and the fetched records."""
 
     def __init__(self, losses: LossPolicy, *, check_crcs: bool) -> None:
         self._losses = losses
@@ -76,7 +76,12 @@ class Subscription:
     # -- taking --------------------------------------------------------------------------------------------------
 
     def next_cursor(self, partitions: Sequence[TopicPartition] = ()) -> Cursor | None:
-        """Returns a cursor with an available record, of these partitions or of all. Raises as `take`."""
+        """Returns the cursor of a partition that has a fetched record, and moves it to the back of the order of
+        reading; None if none has one. Chooses among these partitions, or all, without the paused ones.
+
+        Raises the error that stopped one of the partitions, once all records before it were returned; `InvalidRequest`
+        if a partition is not assigned or has no position.
+        """
         cursors = self._in_turn(partitions)
         for cursor in cursors:
             if cursor.has_record or cursor.decode():
@@ -86,17 +91,16 @@ class Subscription:
         return None
 
     def take_batch(self, partitions: Sequence[TopicPartition] = ()) -> ConsumerBatch | None:
-        """Removes and returns an available batch of these partitions, or of all. Raises as `take`."""
+        """Removes and returns a fetched batch of these partitions, or of all; None if there is none. Raises the errors
+        of `next_cursor`."""
         cursor = self.next_cursor(partitions)
         return None if cursor is None else cursor.take_batch()
 
     def take(
         self, partitions: Sequence[TopicPartition], records_max: int, bytes_max: int
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """Removes and returns the available records: at most `records_max`, from batches of about `bytes_max` bytes in
-        total.
-
-        Raises the error that stopped one of the partitions, once all records before it were returned.
+        """Removes and returns the fetched records of these partitions, or of all: at most `records_max`, from batches
+        of about `bytes_max` bytes in total. Raises the errors of `next_cursor`.
         """
         taken: dict[TopicPartition, list[ConsumerRecord]] = {}
         cursors = self._in_turn(partitions)
@@ -116,8 +120,8 @@ class Subscription:
         return taken
 
     def _in_turn(self, partitions: Sequence[TopicPartition]) -> list[Cursor]:
-        """Returns the cursors that are not paused, those read least recently first. Raises the error that stopped one
-        of them."""
+        """Returns the cursors of these partitions, or of all, that are not paused, those read least recently first.
+        Raises the errors of `next_cursor`."""
         chosen = self.cursors(partitions)
         if partitions:
             turns = {cursor: turn for turn, cursor in enumerate(self._turns)}

@@ -42,8 +42,12 @@ from tidelog.model.errors import NotController
 
 
 def alter_members(image: ClusterImage, command: AlterMembers, config: BrokerConfig) -> Decision:
-    """Records the members that leaders report for their partitions' logs. Raises the errors of `registered_broker`, and
-    `NotController` if the leader's epochs are newer than the image."""
+    """Records the members (Paxos voters) of partitions' logs, as the partitions' leaders report them. The answer has a
+    code and the new epochs for each partition.
+
+    Raises `StaleBrokerEpoch` or `BrokerRemoved` if the sender is not registered under its broker epoch; `NotController`
+    if the sender knows a later registration or later changes of a partition than the image.
+    """
     sender = registered_broker(image, command.node_id, command.broker_epoch)
     partitions = Partitions(image, config)
     answers = [_alter(partitions, sender, report) for report in command.partitions]

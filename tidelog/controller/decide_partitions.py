@@ -124,7 +124,8 @@ def decide_reports(
 def alter_partition(image: ClusterImage, command: AlterPartition, config: BrokerConfig) -> Decision:
     """Decides leaders' requests for other ISRs, each partition separately.
 
-    Raises the errors of `registered_broker`, and `NotController` if the leader's metadata are newer than this image.
+    Raises `StaleBrokerEpoch` or `BrokerRemoved` if the sender is not registered under its broker epoch; `NotController`
+    if the sender knows a later registration or later changes of a partition than the image.
     """
     sender = registered_broker(image, command.node_id, command.broker_epoch)
     partitions = Partitions(image, config)

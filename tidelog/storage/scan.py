@@ -13,8 +13,8 @@ torn, and truncated. A sound row fits if it follows the rows before it, and ends
   bad    good     keep, serve an error             keep, serve an error
   bad    bad      keep, serve an error             truncate here
 
-A log that no other replica has, or that is written again from another source, is truncated at the first bad batch at D
-or beyond (`BadEnd`), unless that batch is known to have been acknowledged.
+A log that no other replica has, or in which all that was acknowledged lies below D, is truncated at the first bad batch
+at D or beyond (`BadEnd`), unless that batch is known to have been acknowledged.
 
 It is known not to be torn if the catalog's header is gone as well, or if the disk fails to read what is to be
 truncated. Then the log has lost its end, acknowledged or not, and nobody may count on it before it is filled again:
@@ -44,21 +44,22 @@ READ_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class BadEnd:
-    """The rule for a batch at D (the highest durable mark) or beyond that does not verify: kept or truncated, by the
-    Paxos position and number in its row."""
+    """The rule for a batch at D (the highest durable mark) or beyond that does not verify: it is kept, or the log is
+    truncated there. The Paxos position and number in its catalog row decide."""
 
     kept_below: int
     """A damaged batch of a lower Paxos position is kept, if its row is sound: other replicas can say what belongs
-    there, and whether it was acknowledged. Any other ends the log."""
+    there, and whether it was acknowledged. Before any other damaged batch the log is truncated."""
     kept_from_number: int = 0
-    """A damaged batch of a smaller proposal number ends the log as well."""
+    """Before a damaged batch with a smaller number in its row the log is truncated, whatever its position."""
 
     KEEP: ClassVar[BadEnd]
     """The rule that keeps a damaged batch at the log's end if its catalog row is sound, since other replicas can say
-    what belongs there. One without a sound row ends the log."""
+    what belongs there. Before one without a sound row the log is truncated."""
     TRUNCATE: ClassVar[BadEnd]
-    """The rule that ends the log before a damaged batch, since nobody can say what belongs there: the log has one
-    replica only, or what was acknowledged can be written to it again."""
+    """The rule that truncates the log before the first damaged batch at D or beyond. It is for a log that has one
+    replica only, so that no other can say what belongs there; and for one in which everything acknowledged lies below
+    D, so that nothing acknowledged is dropped (the metadata log, decision 0035)."""
 
     def keeps(self, row: Row) -> bool:
         """Returns True if the batch of this row is to be kept."""

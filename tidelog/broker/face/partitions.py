@@ -104,8 +104,9 @@ class Partitions:
         as it is.
         """
         self.fingerprints_of = bulk_calls.fingerprints_of
-        """Returns, in no order, the fingerprint of the request that was appended to each partition under an idempotency
-        key, by the producer id made from the key; None if there was none.
+        """Asks each of these partitions which request was appended under an idempotency key, given as the producer id
+        that was made from the key. Returns for each partition the fingerprint of the request's content, None if no
+        request was appended under the key, or the error of that partition. The list is not in the partitions' order.
         """
 
     async def wait_until(self, is_ready: Callable[[], bool], watched: Iterable[Watchers], deadline_s: float) -> None:

@@ -80,8 +80,8 @@ class Links:
             raise NotFound(f"this broker belongs to cluster {self.cluster_id}, not to {shown(cluster_id)}")
 
     def url(self, *segments: object) -> str:
-        """Returns the URL of a resource in this cluster. Segments are escaped, since names of groups and members may
-        have any characters.
+        """Returns the URL of a resource in this cluster; the segments are the path after the cluster id. They are
+        escaped, since names of groups and members may have any characters.
         """
         quoted = (quote(str(segment), safe=_SAFE_IN_SEGMENTS) for segment in segments)
         return "/".join([self.clusters_url, self.cluster_id, *quoted])
@@ -95,13 +95,17 @@ class Links:
         return Metadata(self.url(*segments), f"crn:///kafka={self.cluster_id}" + "".join(f"/{pair}" for pair in pairs))
 
     def resource(self, kind: str, *segments: object) -> tuple[str, Metadata, str]:
-        """Returns the fields that every `Resource` begins with."""
+        """Returns the first three fields of a `Resource`: kind, metadata and cluster id. The segments are those of
+        `metadata`: kinds and names in turn, as in `topics/t/partitions/0`.
+        """
         return kind, self.metadata(*segments), self.cluster_id
 
     def related(self, *segments: object) -> Related:
-        """Returns a link to a resource in this cluster."""
+        """Returns a link to a resource in this cluster; the segments are those of `url`."""
         return Related(self.url(*segments))
 
     def list_of(self, kind: str, data: list[T], *segments: object) -> ResourceList[T]:
-        """Returns a list of resources; `kind` is that of a resource (without `List`)."""
+        """Returns a list of resources; `kind` is that of a resource (without `List`), and the segments are those of the
+        list's `url`.
+        """
         return ResourceList(f"{kind}List", ListMetadata(self.url(*segments)), data)

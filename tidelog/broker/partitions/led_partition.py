@@ -343,8 +343,8 @@ class LedPartition(ABC):
         return ShuttingDown("this broker is stopping; nothing was appended")
 
     async def fingerprint_of(self, producer_id: ProducerId) -> int | None:
-        """Returns the content fingerprint of the request that came with an idempotency key, by the producer id made
-        from the key; None if there was none."""
+        """Returns the fingerprint of the content of the request that was appended under an idempotency key; None if
+        none was. `producer_id` is the one made from the key."""
         return self.producers.first_sequence(producer_id)
 
     async def run(self) -> None:

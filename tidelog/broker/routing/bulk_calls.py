@@ -73,8 +73,9 @@ async def _offsets_here(partition: PartitionHandle | TidelogError, timestamp_ms:
 async def fingerprints_of(
     partitions: Sequence[PartitionHandle], producer_id: ProducerId
 ) -> list[int | TidelogError | None]:
-    """Returns, in no order, the fingerprint of the request that was appended to each partition under an idempotency
-    key, by the producer id made from the key; None if there was none.
+    """Asks each of these partitions which request was appended under an idempotency key, given as the producer id that
+    was made from the key. Returns for each partition the fingerprint of the request's content, None if no request was
+    appended under the key, or the error of that partition. The list is not in the partitions' order.
     """
     partitions = [_direct(partition) for partition in partitions]
     remote = [partition for partition in partitions if isinstance(partition, RemotePartition)]

@@ -109,8 +109,8 @@ async def fan_out_offsets(
 async def fan_out_fingerprints(
     calls: LeaderCalls, targets: Sequence[Target], producer_id: ProducerId, deadline_s: float
 ) -> list[int | TidelogError | None]:
-    """Returns for each partition the fingerprint of the request that was appended under an idempotency key, by the
-    producer id made from the key.
+    """Returns for each partition, in order, the fingerprint of the content of the request that was appended under an
+    idempotency key, None if none was, or an error. `producer_id` is the one made from the key.
     """
 
     async def here(_number: int, partition: LedPartition) -> int | None:

@@ -151,8 +151,8 @@ class OffsetsFound(msgspec.Struct, frozen=True, tag=True):
 
 
 class ForwardFingerprints(msgspec.Struct, frozen=True, tag=True):
-    """Asks for the fingerprint of the request that was appended to each partition under an idempotency key, by the
-    producer id made from the key. Answered by `Fingerprints`.
+    """Asks for the fingerprint of the content of the request that was appended to each partition under an idempotency
+    key; `producer_id` is the one made from the key. Answered by `Fingerprints`.
     """
 
     partitions: list[Addressed]

@@ -54,7 +54,7 @@ class LedHere(RemotePartition):
         await self._ask(lambda leader: leader.wait_for_data(offset, bytes_min=bytes_min, deadline_s=deadline_s))
 
     async def fingerprint_of(self, producer_id: ProducerId) -> int | None:
-        """Returns the fingerprint of the request that was appended under an idempotency key, by its producer id; None
-        if there is none.
+        """Returns the fingerprint of the content of the request that was appended under an idempotency key; None if
+        none was. `producer_id` is the one made from the key.
         """
         return await self._ask(lambda leader: leader.fingerprint_of(producer_id))

@@ -105,8 +105,8 @@ class RemotePartition:
         return offsets
 
     async def fingerprint_of(self, producer_id: ProducerId) -> int | None:
-        """Returns the fingerprint of the request that was appended under an idempotency key, by its producer id; None
-        if there is none.
+        """Returns the fingerprint of the content of the request that was appended under an idempotency key; None if
+        none was. `producer_id` is the one made from the key.
         """
         (fingerprint,) = await fan_out_fingerprints(self.calls, [self.target], producer_id, _read_deadline_s())
         if isinstance(fingerprint, TidelogError):

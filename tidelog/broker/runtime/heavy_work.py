@@ -31,8 +31,8 @@ WAIT_S_MAX: Final = 10.0
 
 @dataclass(eq=False)
 class HeavyWork:
-    """The jobs (large requests in slices) of one broker. Without a `worker` its calls are made on the event loop, each
-    as a slice of its own."""
+    """The jobs (large requests in slices) of one broker. Without a `worker`, the functions that their steps yield are
+    called on the event loop, each as a slice of its own."""
 
     worker: BlockingRunner | None = None
     jobs_max: int = JOBS_MAX
@@ -127,7 +127,7 @@ class HeavyWork:
             asyncio.get_running_loop().call_soon(self._next_turn)
 
     async def away(self, call: Callable[[], T]) -> T:
-        """Has the worker thread make a call, and returns its result."""
+        """Calls a function on the worker thread, or here if there is none; returns its result."""
         if self.worker is None:
             return call()
         return await self.worker.run(call)
@@ -146,11 +146,12 @@ class _Job:
         self._work = work
         self.is_begun = False
         self.call: asyncio.Future[Any] | None = None
-        """The last call that was passed to the worker."""
+        """The future of the last function call that was passed to the worker thread; None if there was none."""
 
     async def go_on(self, steps: Steps[Any], step: _Step) -> _Step | _Outcome:
-        """Makes the call that the steps have requested, then runs their next slice; returns the next requested call, or
-        the outcome."""
+        """Continues the generator `steps`, which has yielded `step`: calls that function, if it is one, on the worker
+        thread, then waits for a turn and runs the generator to its next yield. Returns what it yields there, or its
+        outcome if it ends. Raises what it raises."""
         result, failure = None, None
         if step is not None:
             self.call = asyncio.ensure_future(self._work.away(step))

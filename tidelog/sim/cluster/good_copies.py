@@ -155,7 +155,11 @@ class GoodCopies:
     def pick(
         self, drawn: Mapping[PartitionId, list[Copy]], rng: random.Random
     ) -> tuple[PartitionId, list[Copy]] | None:
-        """Returns a drawn partition among those whose copies may be damaged (`may_go`), with these copies. Returns None
-        if there is none, and counts the fault as withheld."""
+        """Picks at random the partition that a fault is to hit, and returns it with the copies to be damaged.
+
+        `drawn` has for each partition the copies that the fault would damage there. Only a partition with copies, of
+        which each batch has another undamaged copy (`may_go`), can be picked. If there is none, the fault must not
+        happen: returns None, and counts it as withheld.
+        """
         found = [(one, copies) for one, copies in drawn.items() if copies and self.may_go(one, copies)]
         return self._world.draw(found, rng)
