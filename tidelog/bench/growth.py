@@ -25,12 +25,12 @@ WARM_UP_RECORDS: Final = 100
 
 
 def steps_of(options: PartitionsOptions) -> int:
-    """Returns the number of progress steps of this part."""
+    """Returns the number of progress steps of this part of the workload `partitions`; 0 if the options leave it out."""
     return len(counts_of(options.latency_at))
 
 
 async def measure_growth(options: PartitionsOptions, steps: Steps) -> dict[str, float]:
-    """Runs the part `growth` on brokers started for it, and returns its figures."""
+    """Runs this part of the workload on brokers started for it, and returns its figures."""
     counts, figures = counts_of(options.latency_at), dict[str, float]()
     async with cluster_for(options, counts[-1]) as (cluster, to), admin_of(to) as admin:
         await create(admin, options, MEASURED, 1)

@@ -47,16 +47,16 @@ ASKED_AT_ONCE: Final = 1_000
 OPEN_S_MAX: Final = 600.0
 READ_S_MAX: Final = 600.0
 STEPS: Final = 6
-"""Progress steps of this part besides one for each topic: open, idle, written, idle, ready, read."""
+"""Progress steps of this part of the workload, besides one for each topic: open, idle, written, idle, ready, read."""
 
 
 def steps_of(options: PartitionsOptions) -> int:
-    """Returns the number of progress steps of this part."""
+    """Returns the number of progress steps of this part of the workload `partitions`; 0 if the options leave it out."""
     return STEPS + -(-options.partitions // options.topic_partitions) if options.partitions else 0
 
 
 async def measure_many(options: PartitionsOptions, steps: Steps) -> dict[str, float]:
-    """Runs the part on brokers started for it, and returns its figures."""
+    """Runs this part of the workload on brokers started for it, and returns its figures."""
     topics = dict(pieces("many", options.partitions, options.topic_partitions))
     everything = [one for topic, count in topics.items() for one in partitions_of(topic, count)]
     async with cluster_for(options, options.partitions) as (cluster, to), admin_of(to) as admin:

@@ -56,7 +56,7 @@ class Run:
     acts: list[Act] = field(default_factory=list)
     """All operations, in the order of their invocations."""
     forgotten: list[Act] = field(default_factory=list)
-    """Reads whose records a later loss has taken."""
+    """Polls, with only their records of partitions that lost unsynced records, or all copies, afterwards."""
     views: list[tuple[View, int | None]] = field(default_factory=list)
     """Contents of partitions at rest, each with the node whose copy was read; None for the leader's."""
     damaged: dict[str, set[int]] = field(default_factory=dict)
@@ -157,7 +157,9 @@ def _learn_of(run: Run, part: object, replica: int | None) -> None:
 
 
 def _remember(act: Act, losses: list[tuple[int, set[str]]], run: Run) -> None:
-    """Removes from the operation what losses have made void, and adds the affected reads to `run.forgotten`."""
+    """Removes from an operation what the checker may not rely on after losses of memory and destroyed partitions. If an
+    acknowledged send may be lost by them, its outcome becomes unknown. Reads of lost partitions are moved to
+    `run.forgotten`. `losses` are pairs of an index in the history and the partitions concerned."""
     if act.sends and act.outcome == "ok" and not _is_kept(act, losses, run.gone):
         act.outcome, act.completed, act.completed_s = "info", NEVER, float("inf")
         act.sends = [Send(send.key, None, send.value) for send in act.sends]

@@ -48,7 +48,8 @@ class PartitionReader:
         self._current: Cursor | None = None
         """The cursor whose decoded batch `getone` is reading."""
         self._handed_out: ConsumerRecord | Mapping[TopicPartition, int] | None = None
-        """In a group: the last returned record, or the first returned offset of each partition."""
+        """In a group: what the last call returned, which the caller may still be processing. A record that was returned
+        alone; of several records, the first offset in each partition; None if the call has not returned any."""
         self._is_open = False
 
     # -- reading -------------------------------------------------------------------------------------------------

@@ -93,7 +93,8 @@ class Regrouping:
     """Node id of the replica that the others copy: the new leader; in a Paxos partition the replica whose log reaches
     further than all journals that are left, or -1 if there is none."""
     statements: tuple[LossStatement, ...] = ()
-    """Answers of the replicas, in order of node ids."""
+    """The reports of the replicas before the recovery, in order of node ids: the extent of the log, in a Paxos
+    partition also of the journal, and whether there is a vote; or `unreachable`."""
     members: tuple[PartitionMember, ...] = ()
     """Voters of a Paxos partition after the recovery, until its log changes them."""
     position: int = 0

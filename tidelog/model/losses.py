@@ -19,7 +19,8 @@ LOSSES_MAX = 1_000
 
 
 class LossStatement(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The answer of a replica about a range; its status is a word such as `damaged`, `missing` or `unreachable`."""
+    """The report of one replica before something was given up. About a range of offsets its status is a word such as
+    `damaged`, `missing` or `unreachable`; before an unclean recovery it is a phrase about its log and its vote."""
 
     node_id: Int64
     status: str
@@ -37,7 +38,7 @@ class AcceptedLoss:
     via: int
     """Node id of the broker that received the command."""
     statements: tuple[LossStatement, ...] = ()
-    """Answers of the replicas, in order of node ids."""
+    """The reports of the replicas about these offsets, in order of node ids."""
     digests: tuple[str, ...] = ()
     """Digests of the lost batches, in hexadecimal, as far as a row of a replica's catalog still names them."""
 

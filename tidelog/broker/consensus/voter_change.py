@@ -192,9 +192,9 @@ class VoterChanger:
         return self.membership.on_lost(number)
 
     def is_overtaken(self, number: int) -> bool:
-        """Gives the change up if this node has to campaign under another ballot number than the one for which the new
-        voters joined, since another candidate came between. Returns True if so: it campaigns among the old voters
-        instead."""
+        """Gives up a change of voters that depends on another ballot number than `number`, the one under which this
+        node is about to campaign. Returns True if the new voters were already part of the quorum; then another
+        campaign, among the old voters, has begun in place of this one."""
         joined_under = self.membership.changing_under
         # Under a larger number than it joined for, the promises of C' are those of another attempt.
         if joined_under in (0, number) or not self.lose(joined_under):

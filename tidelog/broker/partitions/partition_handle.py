@@ -19,14 +19,15 @@ from tidelog.model.ports import Buffer
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """The offsets where a partition begins and ends at one moment, with the leader epoch and the answering broker."""
+    """The offsets where a partition begins and ends at one moment, with the leader epoch and the broker that
+    gave them."""
 
     log_start_offset: int
     high_watermark: int
     log_end_offset: int
     leader_epoch: int
     leader: int
-    """Node id of the broker that answered; for a copy, of the broker that holds it."""
+    """Node id of the broker that gave these offsets: the leader, or the broker whose own replica was read instead."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,8 @@ ACCOUNTED = 1 << 63
 
 
 class AppliedRow(NamedTuple):
-    """The log's catalog row of a batch that this replica applied from its own journal."""
+    """The log's catalog row of a batch that this replica applied from its own journal: its log position, and the ballot
+    number under which it was first proposed (`birth`). `is_accounted`: the journal had its value durably."""
 
     base_offset: int
     position: int
@@ -82,8 +83,11 @@ def unnamed_beyond(log: PartitionLog, floor: Prefix) -> list[tuple[int, int]]:
 
 
 def find_forgotten(rows: Iterable[AppliedRow], slots: Sequence[Slot]) -> AppliedRow | None:
-    """Returns the first accounted-for row whose value the journal lacks, or None. A journal slot that has lost its
-    value's name but kept its position counts as held."""
+    """Returns the first row that proves that the journal has lost a durable value, or None.
+
+    Such a row says that the journal had its value durably, but `slots`, the journal's content now, lack it. A slot of
+    kind `UNKNOWN`, whose position the disk has kept and whose value it has lost, counts as having the value.
+    """
     held = {slot.position: slot.value for slot in slots}
     for row in rows:
         value = held.get(row.position)

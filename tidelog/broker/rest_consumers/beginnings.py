@@ -31,8 +31,8 @@ class Beginnings:
         """Sets the position of each partition of the instance that has none yet, except where the leader cannot be
         asked.
 
-        Raises as `FetchOffsets`; `IllegalState` if the group has no committed offset in a partition and
-        `auto.offset.reset` is `none`.
+        Raises the coordinator's error, such as `FencedMember`; `IllegalState` if the group has no committed offset in a
+        partition and `auto.offset.reset` is `none`.
         """
         unknown = instance.positions.unknown
         if not unknown:
@@ -52,7 +52,8 @@ class Beginnings:
 
     async def reset(self, instance: Instance, partitions: Sequence[Partition]) -> None:
         """Sets the positions of `partitions` by `auto.offset.reset`: partitions without a committed offset, or whose
-        position is not in the log any more. Skips partitions whose leader cannot be asked. Raises as `find`.
+        position is not in the log any more. Skips partitions whose leader cannot be asked. Raises `IllegalState`
+        if `auto.offset.reset` is `none`.
         """
         if not partitions:
             return

@@ -72,7 +72,8 @@ class Look:
     is_whole: bool = True
     """False if the leader of a partition could not be asked."""
     changes: int = 0
-    """The value of `Instance.changes` when the look began."""
+    """Value of `Instance.changes`, the count of wake-ups of waiting reads, before the leaders were asked. After a
+    wake-up since then no wait begins."""
 
 
 @dataclass(slots=True)

@@ -93,8 +93,8 @@ SettlementEffect = PutBack | TruncateAt
 
 
 class Settlement:
-    """The damaged batches of one new leader, until each is repaired, truncated or known to be committed. Invariant:
-    every undecided batch is at or above the high watermark, and below the log's end."""
+    """The damaged batches of one new leader, each *undecided* until it is repaired, truncated or taken as committed.
+    Invariant: every undecided batch is at or above the high watermark, and below the log's end."""
 
     def __init__(
         self, leader_epoch: int, members: Mapping[int, int], high_watermark: int, damaged: Mapping[int, int]
@@ -123,12 +123,14 @@ class Settlement:
 
     @property
     def open(self) -> list[int]:
-        """Returns the offsets of damaged batches that are undecided, in order."""
+        """Returns the offsets of the undecided batches, in order: those neither repaired, nor truncated, nor taken as
+        committed."""
         return sorted(self._open)
 
     @property
     def is_settled(self) -> bool:
-        """True if every damaged batch is decided, so that the epoch may begin."""
+        """True if every damaged batch is repaired, truncated or taken as committed, so that the leader may fix the
+        start offset of its epoch, and append."""
         return not self._open
 
     @property

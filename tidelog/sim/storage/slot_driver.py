@@ -202,7 +202,7 @@ class SlotDriver:
         assert end == self.now.end
 
     def delete_below(self) -> None:
-        """Deletes the slots below the newest durable floor."""
+        """Deletes the slots below the newest durable floor (the first position that the store still has to keep)."""
         if self.states[0].floor is not None:
             self.store.delete_below(self.states[0].floor[0])
 
