@@ -98,8 +98,8 @@ async def test_other_requests_are_served_between_the_slices_of_a_produce(
 async def test_a_busy_broker_refuses_what_was_not_appended(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """And gives the receipts of what was."""
     work = site.broker.work
-    monkeypatch.setattr(work, "_jobs_max", 0)
-    monkeypatch.setattr(work, "_waiting_max", 0)
+    monkeypatch.setattr(work, "jobs_max", 0)
+    monkeypatch.setattr(work, "waiting_max", 0)
     reply = await site.produce(*range(9_000))
     assert (reply.status, reply.code) == (503, 50305)
     assert site.values() == []

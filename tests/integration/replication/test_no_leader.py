@@ -17,7 +17,6 @@ from tidelog.broker.broker import NewTopic
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.reading import readable_partition
 from tidelog.broker.isr.follower import Follower
-from tidelog.broker.replicas.data_plane import DataPlane
 from tidelog.model.batch_codec import decode_batch
 from tidelog.model.batch_header import iter_batches
 from tidelog.model.cluster import NO_LEADER
@@ -78,7 +77,7 @@ def test_what_is_left_is_read_scrubbed_and_compared_though_nobody_leads() -> Non
                 )
                 assert report.refusals == ("nothing is known to be damaged in offsets 0-2",)
                 refused = pytest.raises(LeaderNotAvailable, match="broker 3's copy of t-0 is not open now")
-                with patched(DataPlane, "local_copy", lambda *_: None), refused:
+                with patched(cluster.brokers[3].face.partitions, "local_copy", lambda *_: None), refused:
                     await read(cluster, 3, "local")
                 with pytest.raises(NotAReplica, match="broker 1 holds no copy"):
                     await read(cluster, 1, "local")
