@@ -109,8 +109,8 @@ async def _fail_over(
     *,
     graceful: bool,
 ) -> None:
-    """Stops or kills the leader of one partition, measures the stalls, and restarts the broker; `clocks` count that
-    partition's acknowledgements and reads."""
+    """Stops or kills the leader of one partition, measures the stalls, and restarts the broker. `done` are the times of
+    that partition's acknowledgements and of its reads."""
     await _until_in_sync(admin)
     await admin.elect_preferred_leaders()
     await asyncio.sleep(SETTLE_S)

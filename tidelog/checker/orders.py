@@ -101,7 +101,8 @@ def _sends(act: Act, position: Position, versions: Versions) -> Iterator[Anomaly
 
 
 def _follows(act: Act, position: Position, send: Send) -> bool:
-    """Returns True if the batch must come after the last one that the process sent to the same partition."""
+    """Returns True if the batch must come after the last one that the process sent to the same partition: the process
+    had that one's answer before it sent this one, or both are of an idempotent producer."""
     if send.key not in position.sent:
         return False
     before, _ = position.sent[send.key]

@@ -21,8 +21,8 @@ def inconsistent_offsets(run: Run, versions: Versions) -> Iterator[Anomaly]:
 def duplicates(run: Run, versions: Versions) -> Iterator[Anomaly]:
     """Yields an anomaly for each value at several offsets. Allowed are, if requests may be delivered twice, values of a
     client without a producer id, and values whose first copy was deleted, since a replica that is filled again knows
-    only the producers of what is left. Also allowed is a value of whose offsets all but one are unread ones: a batch
-    that could not be read was sent again, and later came back."""
+    only the producers of what is left. Also allowed is a value that the log could not read at all of its offsets but
+    one, so that it took the retry for a new batch; later the first copy was readable again."""
     for key, log in versions.logs.items():
         writers = versions.writers.get(key, {})
         for value, offsets in log.repeated.items():
@@ -33,7 +33,8 @@ def duplicates(run: Run, versions: Versions) -> Iterator[Anomaly]:
 
 
 def come_back(run: Run, versions: Versions) -> int:
-    """Returns how many values are allowed to be at several offsets because all but one of these are unread."""
+    """Returns how many values are allowed to be at several offsets, because at all of these but one no replica could
+    read the batch when the log went on behind it."""
     return sum(
         _has_come_back(run, key, offsets) for key, log in versions.logs.items() for offsets in log.repeated.values()
     )
@@ -84,7 +85,8 @@ def missing(run: Run, versions: Versions) -> Iterator[Anomaly]:
 
 
 def _is_excused(writer: Act, key: str, value: str, start: int, damaged: set[int] | tuple[()]) -> bool:
-    """Returns True if the value may be missing: its offset is deleted, damaged, or unknown while something is."""
+    """Returns True if the value may be missing: its offset is below the log start or damaged. If its offset is unknown,
+    True if the partition has any deleted or damaged offset."""
     offset = next(send.offset for send in writer.sends if (send.key, send.value) == (key, value))
     return bool(start or damaged) if offset is None else offset < start or offset in damaged
 

@@ -103,7 +103,8 @@ class Recording:
     async def poll(
         self, process: str, consumer: Consumer, *, timeout_ms: int = 0
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """Polls with `Consumer.getmany`, and records the result. Raises its errors."""
+        """Polls with `Consumer.getmany`, and records the result. Raises the error that stopped a partition, such as
+        `DamagedBatch`, `RecordsLost` or `OffsetOutOfRange`."""
         invocation = self.recorder.invoke(process, "poll")
         try:
             found = await consumer.getmany(timeout_ms=timeout_ms)
@@ -136,7 +137,8 @@ class Recording:
         return found.next_offset
 
     def assign(self, process: str, partitions: Sequence[TopicPartition]) -> None:
-        """Records the partitions that a process reads from now on. In those that it read before it continues."""
+        """Records the partitions that a process reads from now on. In partitions that it already read it continues
+        where it was."""
         self.recorder.tell("assign", map(str, partitions), process=process)
 
     def fault(self, what: str) -> None:

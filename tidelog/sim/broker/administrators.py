@@ -102,8 +102,9 @@ class Churn:
         """True if the topic exists; None while that is unknown."""
         self._generation = 0
         self._unsettled_life = 0
-        """Number of the machine's start in which an outcome stayed unknown: only after the next start the topic can be
-        looked up."""
+        """Ordinal of the machine start (`Machine.lives`) during which a request of this client ended with an unknown
+        outcome. The client does nothing until the machine has been started again; then it looks up whether the topic
+        exists."""
         self._is_stopping = False
 
     def stop(self) -> None:

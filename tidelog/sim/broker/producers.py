@@ -133,7 +133,7 @@ class Producer:
 
     def _give_up(self) -> None:
         """Starts afresh under a new producer id after a sequence gap that persists. The log has then lost acknowledged
-        batches, which is a violation unless their loss is excused."""
+        batches: a violation, unless a fault of the run may have destroyed them."""
         self._producer_id = ProducerId(-1)
         self._history.counters["producer started afresh"] += 1
         if not self._history.knows_sequences(self.partition):
@@ -146,7 +146,8 @@ class Producer:
         return any(s.durability != "fsynced" and s.losses_at_ack < self._history.volatile_losses for s in mine)
 
     async def _attempt(self, sent: Sent, body: bytes, *, is_retry: bool = False) -> bool:
-        """Sends a batch once; returns True if it is acknowledged. In a retry, `OutOfOrderSequence` is raised."""
+        """Sends a batch once, and notes the outcome. Returns True if it is acknowledged, False if it is refused or the
+        outcome is unknown. Raises `OutOfOrderSequence` for a retry that the broker refuses with that error."""
         history = self._history
         history.attempt(sent)
         try:

@@ -92,7 +92,8 @@ class Reader:
             self._go_to(self._rng.randint(0, self._offset))
 
     def _check(self, fetched: FetchedBatches, offset: int) -> None:
-        """Checks that the fetched records have no gaps, also where no later record would reveal one."""
+        """Checks that the fetched records have every offset from `offset` up to the offset at which the broker says to
+        read on, so that a gap at the end is noticed as well."""
         for at, _ in records_in(fetched.data, offset):
             if at != offset:
                 self._history.violate(f"{self.partition} skips from {offset} to {at}")
@@ -106,8 +107,9 @@ class Reader:
 
 
 async def read_all(machine: Service, partition: TopicPartition, history: History, *, is_sparse: bool = False) -> View:
-    """Returns all that a partition shows; `is_sparse` if some offsets belong to no record. Raises what the broker
-    raises; a leader whose lease has expired is asked again, since short sessions make that happen."""
+    """Returns the content of a partition up to its high watermark; damaged offsets are listed. `is_sparse` if some
+    offsets belong to no record. A refused read (`LeaderNotAvailable`, as by a leader whose lease has expired) is
+    repeated a few times. Raises `TidelogError` if the broker refuses for good, `Unreachable` or `ConnectionLost`."""
 
     async def read(broker: Broker) -> View:
         found = broker.partition(*partition)

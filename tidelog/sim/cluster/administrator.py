@@ -191,7 +191,8 @@ def _wrong_with(key: str, commands: list[Command], times: int) -> Iterator[str]:
 
 
 def _prepare(number: int, order: Order, image: ClusterImage) -> tuple[str, Work] | None:
-    """Returns the key and the work of a command; None if it acts on a topic and there is none."""
+    """Returns the key of a command, and the function that sends its request to a broker; None if the command acts on a
+    topic and there is none."""
     if order.kind == "create":
         return _create(number, order, image)
     if order.kind == "allocate":

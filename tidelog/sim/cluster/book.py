@@ -51,8 +51,8 @@ class Book:
     seen_at: dict[tuple[int, int], tuple[Held, Held | None]] = field(default_factory=dict)
     """First batch that was seen at an offset, and the batch before it, by leader epoch and offset."""
     reset_epoch: int | None = None
-    """Epoch of a leader that was elected when no complete replica was left: the record is truncated to what this leader
-    has."""
+    """Epoch of a leader that was elected when no replica had all committed batches. When that leader takes office,
+    `batches` is shortened to what its log has. None if there is no such leader, or it has taken office."""
     is_gone: bool = False
     hurt: dict[int, None] = field(default_factory=dict)
     """Nodes whose disk was damaged in a way that the controller does not know yet: nothing is demanded of them until
@@ -96,7 +96,8 @@ class Move(NamedTuple):
     was: PartitionInfo
     info: PartitionInfo
     lost: dict[int, bool]
-    """Nodes that register with lost data later in the same decision; True for a node with another disk."""
+    """Node whose broker registered by the next record, without a clean stop before; empty if there is none. The value
+    is True if it registered with another disk. (The mapping is filled when that record is applied.)"""
 
 
 def min_isr(topic: Topic, info: PartitionInfo) -> int:
@@ -119,7 +120,7 @@ def has_lost_the_last_known(was: PartitionInfo, info: PartitionInfo) -> bool:
 
 def moves(before: ClusterImage, after: ClusterImage, lost: dict[int, bool]) -> Iterator[Move]:
     """Yields the changes that one metadata record makes to partitions of data topics and of the offsets topic, new
-    partitions included."""
+    partitions included. `lost` becomes `Move.lost` of each."""
     for name, topic in after.topics.items():
         old = before.topics.get(name)
         if not (name.startswith(DATA) or name == OFFSETS_TOPIC) or old is topic:

@@ -106,8 +106,9 @@ class DirectoryStrikes:
         await self._see_recognised(node, _renewals(backup))
 
     async def _see_recognised(self, node: int, renewals: int) -> None:
-        """Waits until the broker discards its old directory and starts empty, as it does when the other voters know a
-        later start; counts it if that happens in time."""
+        """Waits until the broker recognises its directory as old and starts empty, as it does when other voters know a
+        later start: then the count in its identity file exceeds `renewals`, the count before. Counts the event, if it
+        happens within `RECOGNISED_S_MAX` seconds."""
         machine = self._world.machine(node)
         medium = machine.disk.medium
         deadline_s = self._world.true_time + RECOGNISED_S_MAX

@@ -99,7 +99,8 @@ class DiskStrikes:
                 self._world.truth.saw("backup restored")
 
     def _takes(self, node: int) -> bool:
-        """Returns True, and records the loss, if a node's disk may lose what it promised."""
+        """Returns True if a fault may make this node's disk lose data, because a majority of the voters remembers
+        everything; notes the loss then. Otherwise counts the fault as withheld, and returns False."""
         if not self._world.may_destroy(node):
             self._world.truth.saw("fault withheld")
             return False

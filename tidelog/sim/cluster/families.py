@@ -44,8 +44,8 @@ class Family(StrEnum):
     """Messages arrive that no correct broker has sent. For `draw_story` only: random scenarios do not expect
     refusals."""
     HUNG = "hung"
-    """A broker, or its disk, hangs while clients write. For `draw_story` only: the bounds hold if nothing else
-    fails."""
+    """A broker, or its disk, hangs while clients write, and the time without a commit is checked. For `draw_story`
+    only: the bounds on that time hold if nothing else fails."""
 
 
 KINDS: dict[Family, dict[str, float]] = {

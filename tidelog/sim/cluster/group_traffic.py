@@ -80,8 +80,8 @@ class GroupTraffic(msgspec.Struct, frozen=True):
     mute_rate: float = 0.0
     """Chance that the answer to a request is lost."""
     copied_from_records: int = 20_000
-    """Records in a coordinator's partition from which on its state is copied forward, so that old records can be
-    deleted."""
+    """Records in a coordinator's partition from which on the coordinator appends its live records again, so that all
+    before them can be deleted."""
     copied_at_once: int = 500
 
 

@@ -132,7 +132,7 @@ class Holders:
             self.majorities.forgets(partition_id, info, node)
 
     def members(self, partition_id: PartitionId) -> list[int]:
-        """Returns the members of ISR and ELR that really have what the controller assumes."""
+        """Returns the members of ISR and ELR that really hold the records that the controller believes them to hold."""
         info, book = self._info(partition_id), self.books[partition_id]
         nodes = [] if info is None else [int(node) for node in (*info.isr, *info.elr)]
         return [node for node in nodes if self._stands(book, node)]
@@ -199,7 +199,8 @@ class Holders:
         return {one for one in torn if one >= book.start and not book.given_up.covers(one, one + 1)}
 
     def _stands(self, book: Book, node: int) -> bool:
-        """Returns True if this node really has what the controller assumes."""
+        """Returns True if this node's replica really holds the records that the controller believes it to hold: its
+        disk was not replaced or damaged, and, with `ack.durability=replicated`, its process has not died."""
         if node in self._wiped or node in book.hurt:
             return False
         return not book.is_volatile or (node not in self._died and self.is_running(node))

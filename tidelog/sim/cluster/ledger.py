@@ -61,7 +61,8 @@ class Ledger(Holders, Rule):
         self._moves: list[Move] = []
         """Changes of partitions by the metadata entry that is being applied, record by record."""
         self._lost: dict[int, bool] = {}
-        """Nodes that have lost something with the newest moves (`Move.lost`)."""
+        """The mapping that the newest moves have as `Move.lost`; the next record fills it, if a broker registers by it
+        without a clean stop before."""
 
     # -- what the metadata log says ----------------------------------------------------------------------------------
 

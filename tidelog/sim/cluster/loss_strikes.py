@@ -175,8 +175,8 @@ class LossStrikes:
 async def find_losses(
     broker: Broker, partition_id: PartitionId, asked: tuple[int, int], even_though: Sequence[int] = ()
 ) -> LossReport:
-    """Asks the replicas which of these offsets are lost; `even_though` names brokers that need not answer. Raises what
-    `LossFinder.find` raises."""
+    """Asks the replicas which of these offsets are lost; `even_though` names brokers that need not answer. Raises
+    `LeaderNotAvailable` if no replica can be asked, or `OffsetOutOfRange`."""
     topic = next(one for one in broker.image.topics.values() if one.topic_id == partition_id.topic_id)
     return await broker.data.loss_finder.find(topic, topic.partitions[partition_id.partition], asked, even_though)
 

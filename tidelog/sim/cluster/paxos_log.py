@@ -231,8 +231,9 @@ class PaxosLog:
         self._require(leader == actor.node, "one leader a number", f"epoch {epoch} has leaders {leader}, {actor.node}")
 
     def may_serve(self, number: int, log_end: int, committed: int) -> None:
-        """Checks a leader that begins to take requests: `log_end` is the end of its log, `committed` the end of what is
-        committed."""
+        """Checks a leader that begins to take requests: the barrier of its ballot `number` is chosen, and its log,
+        which ends at `log_end`, reaches `committed`, the end of what is committed. (The latter only if no larger ballot
+        is in use.)"""
         self._require(number in self.truth.barriers, "barrier first", f"{number} serves before its barrier is chosen")
         is_newest = number >= max(self._users, default=0)
         is_whole = log_end >= committed or not is_newest

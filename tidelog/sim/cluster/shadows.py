@@ -96,14 +96,15 @@ class Shadow:
         return next(reversed(self.batches.values()), None)
 
     def acknowledged(self, *, is_volatile: bool) -> int:
-        """Returns the end offset of the records that this replica has promised to keep."""
+        """Returns the end offset of the records that this replica has promised to keep: all in its log if `is_volatile`
+        (`ack.durability=replicated`), else only the durable ones."""
         return self.end if is_volatile else self.durable
 
     # -- what happens to the log -------------------------------------------------------------------------------------
 
     def opened(self, log: PartitionLog) -> None:
-        """Notes that a process has opened the log, and reads what the log holds now. Raises what reads of the disk
-        raise."""
+        """Notes that a process has opened the log, and reads what the log holds now. Damaged batches are left out, or,
+        if the copy was damaged by a fault, kept as they were known."""
         self.log, self.agreed = log, 0
         kept = self.batches if self.is_rotten else {}
         found = {base: batch for base, batch in kept.items() if batch.end <= log.log_end_offset}

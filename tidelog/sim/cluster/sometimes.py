@@ -79,8 +79,9 @@ MAJORITY_SEEN = (
     "replica jumps to a floor",
     "voters of a partition changed",
 )
-"""Events that runs with Paxos partitions must reach. Frames in order hardly ever bring about holes, voids, and promises
-with faulty slots: `tidelog.sim.paxos` covers those."""
+"""Events that runs with Paxos partitions must reach. Unfilled positions, values without effect (void) and promises with
+unreadable slots are not among them: they hardly ever happen while each connection keeps its frames in order, and
+`tidelog.sim.paxos` covers them."""
 
 GROUPS_SEEN = (
     "group: commit of an expelled member refused",

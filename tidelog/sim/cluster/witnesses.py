@@ -1,9 +1,10 @@
 """Witnesses of an old data directory: the voters whose own disks know a later start of the broker.
 
-A directory records its starts and stamps, and the metadata log has the newest. A voter on an old copy asks the others,
-and takes part when they are a majority together with it; it begins anew if one of them knows of more. Where voters that
-know of no more are a majority with it, the copy could not be told from the disk as it was. Then one disk is old and
-others lag behind, which is more than one fault of three, and the faults here do not go that far.
+A directory records how often a broker was started on it (`starts`), and a counter that rises while the broker runs
+(`stamp`); the metadata log has the newest values. A voter on an old copy asks the others, and takes part when they are
+a majority together with it; it begins anew, as an empty broker, if one of them knows larger values. Where voters that
+know no larger values are a majority with it, the copy could not be told from the disk as it was. Then one disk is old
+and others lag behind, which is more than one fault of three, and the faults here do not go that far.
 """
 
 from __future__ import annotations

@@ -163,7 +163,8 @@ class Member:
             raise
 
     async def commit(self, partition: int) -> None:
-        """Commits the next value for a partition. Raises what the coordinator raises."""
+        """Commits the next value for a partition. Raises `ConnectionLost`, or the `TidelogError` with which the
+        coordinator refuses."""
         self._world.next_value += 1
         value, generation, rules = self._world.next_value, self.generation, self._world.rules
         request = CommitAsMember(

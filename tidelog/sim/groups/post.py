@@ -36,7 +36,8 @@ class Post:
         self._under_way: dict[asyncio.Task[None], None] = {}
 
     async def send(self, node_id: int, deliver: Delivery[T]) -> T:
-        """Sends a request and returns the answer. Raises what the broker raises, and `ConnectionLost`."""
+        """Sends a request and returns the answer. Raises `ConnectionLost`, or the `TidelogError` with which the broker
+        refuses."""
         if self._happens():
             self._send_later(deliver)
             await asyncio.sleep(0.3 * self._rng.random())

@@ -78,7 +78,8 @@ class LedLog:
         return self._log.epoch == self.leader_epoch
 
     async def extent(self) -> Extent:
-        """Returns the extent of the log. Raises `LeaderNotAvailable` once another broker leads."""
+        """Returns the start and end offset of the log, with its leader epoch and node. Raises `LeaderNotAvailable` once
+        another broker leads."""
         if not self.is_leading:
             raise LeaderNotAvailable("the lease is over")
         return Extent(0, self._log.end, self._log.end, self.leader_epoch, self._node_id)

@@ -47,7 +47,8 @@ class SimController:
         self.submit(LeadCluster(1, 1, "cluster", LEVEL_MAX))
 
     def submit(self, command: Command) -> CommandAnswer:
-        """Decides a command and applies its records. Raises what deciding raises."""
+        """Decides a command, applies its records, and returns the answer. Raises the `TidelogError` with which the
+        controller refuses the command."""
         before = self.image
         decision = deciding.decide(before, command, self.config)
         if decision.records:

@@ -57,7 +57,8 @@ class Disk:
         self.torn.discard(offset)
 
     def acknowledged_end(self, high_watermark: int) -> int:
-        """Returns the end offset that the broker may acknowledge, as `broker.isr.follower.acknowledged_end` does."""
+        """Returns the end offset that the broker may acknowledge: the durable end, or the first damaged offset from
+        `high_watermark` on if that is less. (The shipped `broker.isr.follower.acknowledged_end` does the same.)"""
         return min([self.durable, *(offset for offset in self.faulty if offset >= high_watermark)])
 
     def may_repair(self, offsets: Sequence[int]) -> bool:

@@ -60,8 +60,9 @@ def rot_heir(world: World, dice: Dice) -> None:
 
 
 def rot_but_for_an_outsider(world: World, dice: Dice) -> None:
-    """Fences a follower that knows of a commit, so that it leaves the sets. Then damages the batch on most disks and
-    ends all members; the first one to start has an older high watermark, and the others stay down for a while."""
+    """Fences a follower that knows of a committed batch, so that it leaves ISR and ELR. Then damages that batch on most
+    disks, and ends the processes of all members of ISR and ELR. The member that starts first has a high watermark below
+    the batch; the others stay down for a while."""
     knowing = [one for one in world.running() if one.following is not None and one.high_watermark_now > one.disk.start]
     if not knowing:
         return

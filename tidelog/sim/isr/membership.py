@@ -1,5 +1,7 @@
-"""The processes and disks of a run, and the controller's knowledge of them: a reduced form of the shells'
-`Registration`."""
+"""The processes and disks of a run, and the controller's knowledge of them.
+
+It plays the part of `Registration`, the shipped asyncio code that registers a broker and sends its heartbeats.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Damage in a simulated run: batches rot, brokers ask each other for copies, and new leaders settle what was committed.
 
-This is the part of the shells (`Copies`, `Repairer`, `Settler`) reduced to what the core can see. A copy is right if it
-is the same batch, as its digest would tell. A process may ask repeatedly, so answers may be long out of date.
+It plays the part of the shipped shells (`Copies`, `Repairer`, `Settler`: the asyncio code around the pure core),
+reduced to what the core can see. A copy is right if it is the same batch, as its digest would tell. A process may ask
+repeatedly, so answers may be long out of date.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Fetching in a simulated run: followers send requests, leaders answer at once or later, and disks sync.
 
-This is the part of the shells (`Follower`, `Fetcher`, `ReplicationService`) reduced to what the cores can see. A shell
-has one request under way at a time; here there are as many as the steps make, which the cores must tolerate.
+It plays the part of the shipped shells (`Follower`, `Fetcher`, `ReplicationService`: the asyncio code around the pure
+cores), reduced to what the cores can see. A shell has one request under way at a time; here there are as many as the
+steps make, which the cores must tolerate.
 """
 
 from __future__ import annotations
@@ -186,7 +187,9 @@ class Replication(World):
         self.wire.send(process.node, leader.node, arrive)
 
     def _event_of(self, process: Process, told: isr.Fetch | isr.ReportFlushed) -> Callable[[Process], tuple[Any, ...]]:
-        """Returns a function that makes the fields of a follower's event, as it is sent now, when a leader gets it."""
+        """Returns a function that, given the leader's process when the request arrives, returns the fields of the event
+        for the leader's core: the follower's log ends as of now, the arrival time, and whether the leader's log can
+        repair a batch that is damaged at the follower."""
         damaged, start = [*process.disk.faulty], process.disk.start
         ends = process.node, process.broker_epoch, told.fetch_offset, told.durable_offset, told.last_fetched_epoch
         return lambda leader: (*ends, self.now_ms, leader.disk.may_repair(damaged), start)

@@ -55,8 +55,8 @@ class Truth:
         self._unclean_epoch = -1
         """The leader epoch of the newest unclean election."""
         self._proved: int | None = None
-        """The end of the entries that are surely committed; those behind it are hearsay. None if there is no
-        hearsay."""
+        """End offset of the entries that are surely committed. Those behind it a later leader took for committed, from
+        the time before the unclean election: another leader may lack them. None if there are no such entries."""
         self._is_unclean_pending = False
         """True from an unclean election until the elected leader begins to lead."""
 
@@ -240,8 +240,8 @@ class Truth:
         self.require("committed is for ever", is_same, f"node {process.node} shows something else below {to}")
 
     def judge_cut(self, process: Process, leader_epoch: int, to: int) -> None:
-        """Checks that no committed entry is truncated, unless the process is in neither set and follows a leader of the
-        past."""
+        """Checks that a process that truncates its log to `to` drops no committed entry. Allowed is that only to a
+        process in neither ISR nor ELR that follows a leader of an earlier epoch."""
         self.saw("an uncommitted tail is truncated", to >= len(self.committed))
         now = partition_of(self._image)
         if self._is_unclean_pending or leader_epoch < self._unclean_epoch:

@@ -1,8 +1,8 @@
 """The simulated world of one run: brokers around one partition, their disks, the network, and the shipped controller.
 
-This is the part of the shells (`Replicas`, which changes roles with the metadata, and `IsrRequests`) reduced to what
-the cores can see. Registration is in `membership.py`, fetching in `replication.py`. Nothing happens but what a step
-does, and no time passes but by steps.
+It plays the part of the shipped shells (`Replicas`, which changes roles with the metadata, and `IsrRequests`: the
+asyncio code around the pure cores), reduced to what the cores can see. Registration is in `membership.py`, fetching in
+`replication.py`. Nothing happens but what a step does, and no time passes but by steps.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ class World(Membership, ABC):
     # -- images ------------------------------------------------------------------------------------------------------
 
     def learn(self, process: Process, at: int) -> None:
-        """Applies an image in a process, which may give it another role; only its own registration counts. A replica
-        that was reassigned away is deleted."""
+        """Applies the controller's image number `at` in a process, which may give it another role. A process that is
+        not the registered one of its node in that image has no role. A replica that was reassigned away is deleted."""
         process.known = at
         image = self.controller.history[at]
         broker = image.brokers.get(NodeId(process.node))
@@ -255,8 +255,8 @@ class World(Membership, ABC):
         self.answer(process, leader_epoch, attempt, OUTCOMES[told.outcome], told.partition_epoch, tuple(told.isr))
 
     def _is_min_isr_other(self, known: int, at: int) -> bool:
-        """Returns True if `min.insync.replicas` changed between two images: only then must an answer not come before
-        the metadata; else the cores tolerate it, though the shells wait."""
+        """Returns True if `min.insync.replicas` changed between two images, or the process knows none yet. Only then
+        the answer to an `AlterPartition` must not reach the leader's core before it has the newer image."""
         images = self.controller.history[known : at + 1]
         return known < 0 or any(
             self.controller.min_isr(image) != self.controller.min_isr(images[0]) for image in images

@@ -151,7 +151,8 @@ class Machine:
         return broker is not None and broker.is_ready
 
     async def boot(self) -> None:
-        """Starts the broker. Raises what its start raises, or `ConnectionLost` if the process dies meanwhile."""
+        """Starts the broker. Raises `ConnectionLost` if the process dies meanwhile, or the error with which
+        `Broker.start` fails, such as `MetadataDamaged`, `WrongDirectory` or `OSError`."""
         await self.make_broker()
         await self.start_broker()
 

@@ -263,8 +263,9 @@ class SimConnection:
         self.lose(TimeoutError("nothing that was sent is acknowledged"))
 
     def die(self, *, is_told: bool, in_order: bool) -> None:
-        """Ends the connection because the machine of this end is dead: its receiver never runs again, and the other end
-        hears of it only if `is_told`."""
+        """Ends the connection because the process or machine of this end is dead: its receiver never runs again. The
+        other end hears of it only if `is_told`: behind the frames under way if `in_order`, else by a reset that
+        discards them."""
         self.is_open, self.is_lost = False, True
         self.out.on_lost_patience = None
         if is_told and in_order:

@@ -195,8 +195,8 @@ def _writes(effect: Effect, kind: type[Slot | Prefix]) -> bool:
 
 
 def _admits(effect: Effect) -> bool:
-    """Returns True if the effect writes the metadata of a replica that is about to vote, with a ballot that it issued
-    and promised."""
+    """Returns True if the effect writes the record by which a replica with a new disk becomes a voter: status VOTING,
+    and a promise to the ballot that the replica itself issued to rejoin."""
     return isinstance(effect, Persist) and any(
         isinstance(record, Metadata) and record.status is Status.VOTING and record.promised == record.issued > 0
         for record in effect.records

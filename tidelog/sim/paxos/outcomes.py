@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 class AckedIsKept(Invariant):
-    """Checks that an acknowledged batch is applied at its position and not void, and that every coordinator elected
-    under a larger ballot has it."""
+    """Checks that an acknowledged batch is applied at its position with effect (a *void* value is chosen but has none),
+    and that every coordinator elected under a larger ballot has it."""
 
     name = "acked is kept"
     watches = (Applied, Elected)
@@ -35,7 +35,8 @@ class AckedIsKept(Invariant):
 
 
 class AppliedAlike(Invariant):
-    """Checks that all replicas apply the same values with the same verdicts, also after a restart."""
+    """Checks that all replicas apply the same values with the same verdicts (applied, void, or nothing to apply), also
+    after a restart."""
 
     name = "applied alike"
     watches = (Applied, Jumped)

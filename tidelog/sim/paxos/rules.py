@@ -166,7 +166,8 @@ class NewAboveReported(Invariant):
         self._reported: dict[int, dict[int, int]] = {}
 
     def heard(self, node: SimNode, sender: int, message: Message) -> None:
-        """Records the positions that the first promises of other nodes report, as many as are surely in the quorum."""
+        """Records, for each other node, the end of the positions that its first promise reports. Stops once these nodes
+        are a quorum together with the coordinator: later promises may come too late to be counted by it."""
         assert isinstance(message, PromiseResponse)
         ends = self._reported.setdefault(message.number, {})
         if message.reply is not Reply.ACCEPT or self.truth.is_quorum(message.number, {node.node, *ends}):

@@ -106,7 +106,8 @@ class Story:
         self.stop(node, trap.ticks)
 
     def _rejoin(self, node: SimNode, boot: int) -> None:
-        """Attempts to rejoin, and tries again if that takes too long or, by `_on_lost`, fails."""
+        """Makes a node without a vote attempt to rejoin, and tries again if that takes too long. (If it fails,
+        `_on_lost` tries again.)"""
         if node.is_up and node.boot == boot and node.core.replica.metadata.status is not Status.VOTING:
             self.sim.truth.counters["a rejoin begins"] += 1
             number = self.fence_number(node)

@@ -50,7 +50,8 @@ class Truth:
         """Digests of the batches that clients sent."""
         self.acked: dict[int, Value] = {}
         self.log: list[tuple[Value, Verdict]] = []
-        """Applied values with their verdicts, by position, as reported by the first node that applied them."""
+        """Applied values with their verdicts (applied, void, or nothing to apply), by position, as reported by the
+        first node that applied them."""
         self.prefixes: list[Prefix] = [Prefix()]
         """State of the log before each position of `log`, and after the last."""
         self.floors: set[int] = {0}
@@ -180,8 +181,8 @@ class Truth:
         self.prefixes.append(Prefix(position + 1, epoch, next_offset, start_offset, unbroken_from))
 
     def _is_behind_a_gap(self, value: Value) -> bool:
-        """Returns True if a value of another leader stands between `value.begin` and the value, where the log must be
-        unbroken."""
+        """Returns True for a batch that needs all positions from `value.begin` up to its own to have values of the same
+        leader, in force, if one of them has not. (Positions that an operator has given up do not count.)"""
         needed = self.log[value.begin :] if value.kind is Kind.APPEND and value.begin else []
         return not all(
             _is_given_up(below) or (verdict is Verdict.APPLIED and below.birth == value.birth)

@@ -1,4 +1,5 @@
-"""The shell's part in changes of voters: passes events to each node's `Membership`, and carries out its decisions.
+"""Changes of voters, as the shell (the asyncio code around the pure core) makes them in a broker: passes events to each
+node's `Membership`, and carries out its decisions.
 
 The simulator plays the controller too: it says who is to be added or removed, gives out voter ids, and tells the new
 voter its id before the leader asks for its vote. Everything else follows from the values that nodes apply, and find in
@@ -103,8 +104,9 @@ class Voting:
             self._sim.step(node, Append(0, digest_of(voters), Kind.VOTERS))
 
     def _go_by(self, node: SimNode, boot: int, is_to_lead: bool) -> None:
-        """Tells a node's engine which voters are in force, and its own id as a voter if it is one. Enlists a voter that
-        has never voted."""
+        """Tells a node's core which voters are in force, and its own id as a voter if it is one; makes it a voter if it
+        never voted. Does nothing if the process numbered `boot` has ended. With `is_to_lead` it also notes that the
+        change of voters is complete."""
         if not node.is_alive(boot):
             return
         voter = node.membership.voter_of(node.machine, node.incarnation)

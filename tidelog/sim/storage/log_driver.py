@@ -93,7 +93,8 @@ class LogDriver:
     # -- what a broker does ------------------------------------------------------------------------------------------
 
     def append(self, records: int = 1, value_bytes: int = 0) -> None:
-        """Appends one batch with unique content. It is not acknowledged yet. Raises as `PartitionLog.append` does."""
+        """Appends one batch with unique content, which is not acknowledged yet. Raises `DiskFull`, `LogOffline` or
+        `Overloaded` if nothing was appended, and `InternalError` if the outcome is unknown."""
         batch = self._make(records, value_bytes)
         base, data = batch.header.base_offset, bytes(batch.data)
         offered = self.offered.setdefault(base, [])

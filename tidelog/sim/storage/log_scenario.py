@@ -1,8 +1,8 @@
 """Random histories of one partition log, with crashes, kills and a disk that fails.
 
 A seed determines the sizes, a few processes, and the actions of each: appends, flushes with appends in between,
-deletions, segment rolls, marks, clean stops; a power cut or a kill at a random disk operation, also during recovery;
-failed writes, failed fsyncs, a full disk. After each process the log is checked against its promises
+deletions, segment rolls, marks of the durable end, clean stops; a power cut or a kill at a random disk operation, also
+during recovery; failed writes, failed fsyncs, a full disk. After each process the log is checked against its promises
 (`tidelog.sim.storage.log_driver`). Most logs have other replicas: between two processes one of their batches may be
 damaged, most often the last acknowledged one.
 """

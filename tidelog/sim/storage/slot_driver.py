@@ -1,7 +1,7 @@
 """A driver of one slot store, without a replica, that checks what the store promises.
 
 A slot store keeps the slots of one Paxos replica: ballot, payload, and the *identity* of the value, bytes that the
-store does not interpret. The driver calls it as a replica's shell does, remembers every state that it went through, and
+store does not interpret. The driver calls it as a replica does, remembers every state that it went through, and
 compares after each reopening. The promises:
 
 - The store shows one of its past states as a whole (slots, ballots, identities and floor), no older than the last flush
@@ -47,7 +47,8 @@ class KnownSlot(NamedTuple):
 
 @dataclass(slots=True)
 class State:
-    """The state of the store at one moment. `end` is the result of the put that produced it."""
+    """The state of the store at one moment. `end` is the end of its journal then: a flush that reaches this end makes
+    the state durable."""
 
     end: int = 0
     floor: tuple[int, bytes] | None = None
@@ -109,8 +110,8 @@ class SlotDriver:
         return self.now.floor[0] if self.now.floor else 0
 
     def put(self, position: int, *, number: int | None = None, payload_bytes: int | None = 0) -> None:
-        """Puts a slot with a unique value, without a payload if `payload_bytes` is None. Raises as `SlotStore.put`
-        does."""
+        """Puts a slot with a unique value, without a payload if `payload_bytes` is None. Raises `DiskFull`,
+        `LogOffline` or `Overloaded` if nothing was written, and `InternalError` if the outcome is unknown."""
         self._values += 1
         identity = b"identity %d" % self._values
         number = self._values if number is None else number
@@ -154,8 +155,8 @@ class SlotDriver:
             self._put(position, slot._replace(identity=identity, has_payload=True), self.payloads[slot.digest])
 
     def learn_and_put(self, learned: int, position: int, *, payload_bytes: int) -> None:
-        """Puts in one write a learned slot, a new value for a position, perhaps the same one, and the new value once
-        more as learned."""
+        """Writes three entries at once: a slot again as learned, a slot with a new value at `position`, and the latter
+        again as learned. Both positions may be the same."""
         self._values += 4
         number, payload = self._values, (b"payload %d" % self._values).ljust(payload_bytes, b".")
         digest = xxh3_128_digest(payload)
@@ -207,7 +208,7 @@ class SlotDriver:
             self.store.delete_below(self.states[0].floor[0])
 
     def store_metainfo(self) -> None:
-        """Stores new metainfo. Raises the errors of `SlotStore.store_metainfo`."""
+        """Stores new metainfo. Raises `OSError`: then either the old or the new one is on the disk."""
         self._values += 1
         metainfo = (b"facts %d" % self._values).ljust(self._values * 7 % 900, b"!")
         self.metainfo.append(metainfo)

@@ -1,9 +1,9 @@
 """Random histories of one slot store, with crashes, kills and a disk that fails.
 
 A seed determines the sizes, a few processes, and the actions of each: puts, learned slots, late payloads, floors and
-deletions, metainfo, flushes with puts in between, marks, clean stops; a power cut or a kill at a random disk operation,
-also during recovery; failed writes, failed fsyncs, a full disk. After each process the store is checked against its
-promises (`tidelog.sim.storage.slot_driver`).
+deletions, metainfo, flushes with puts in between, marks of the durable end, clean stops; a power cut or a kill at a
+random disk operation, also during recovery; failed writes, failed fsyncs, a full disk. After each process the store is
+checked against its promises (`tidelog.sim.storage.slot_driver`).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def run_seed(seed: int) -> str:
 
 
 def _act(driver: SlotDriver, rng: random.Random) -> None:
-    """Performs one random action of a replica's shell; the disk may fail it."""
+    """Performs one random action of a Paxos replica on its slot store; the disk may fail it."""
     try:
         match rng.randrange(13):
             case 0 | 1 | 2:
@@ -69,7 +69,8 @@ def _act(driver: SlotDriver, rng: random.Random) -> None:
 
 
 def _idle(driver: SlotDriver, rng: random.Random) -> None:
-    """Closes and reopens the store or writes a mark, perhaps after space on the disk was freed."""
+    """Closes and reopens the store, or lets it append a mark that says up to where it is durable. Before that, space on
+    the disk is sometimes freed."""
     medium = driver.disk.medium
     if rng.random() < 0.3:
         medium.capacity_bytes = CAPACITY_BYTES

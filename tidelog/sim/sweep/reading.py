@@ -23,7 +23,9 @@ BATCH_BYTES_MAX: Final = 1 << 20
 
 
 async def append(broker: Broker, topic: str, number: int, value: bytes) -> int:
-    """Appends a record in a batch of its own with acks=all; returns its offset. Raises what `produce` raises."""
+    """Appends a record in a batch of its own with acks=all; returns its offset. Raises a definite `TidelogError` if
+    nothing was appended (such as `NotLeader`), and `TimedOutAfterAppend` or `InternalError` if the outcome is
+    unknown."""
     batches = split_batches(
         bytes(encode_batch([Record(broker.face.clock.wall_ms(), None, value)])), batch_bytes_max=BATCH_BYTES_MAX
     )

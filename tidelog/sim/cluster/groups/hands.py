@@ -74,7 +74,8 @@ class Hands:
         self._gave_up = gave_up
 
     async def ask(self, request: Asked, wait_s: float = 0.0) -> GroupAnswer:
-        """Sends a group request to any broker and returns the answer. Raises one of `FAILED`."""
+        """Sends a group request to any broker and returns the answer. Raises `TimeoutError`, `Unreachable`,
+        `ConnectionLost`, or the `TidelogError` with which the broker refuses."""
         return await self._parts.post.ask(self._parts.anywhere, self._parts.rules, request, ASK_S + wait_s)
 
     # -- partitions --------------------------------------------------------------------------------------------------
@@ -166,7 +167,8 @@ class Hands:
         return True
 
     def _pass_over(self, holding: Holding, end: int, *, is_empty: bool) -> None:
-        """Advances over offsets that belong to no record."""
+        """Moves the position to `end` if a read has returned no record (`is_empty`), since the offsets before `end`
+        belong to none. Does nothing if records were read, or if the member may not hand out records any more."""
         assert holding.position is not None
         if is_empty and end > holding.position and self._may_deliver(holding):
             self._parts.rules.hands_out(self._membership.member_id, holding.where, holding.position, end, ())

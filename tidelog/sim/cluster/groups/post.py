@@ -53,8 +53,8 @@ class Post:
         self._under_way: dict[asyncio.Task[None], None] = {}
 
     async def ask(self, anywhere: AnyBroker, rules: GroupRules, request: Asked, timeout_s: float) -> GroupAnswer:
-        """Sends a request and returns its answer. Raises what the broker raises, `Unreachable`, `ConnectionLost` or
-        `TimeoutError`."""
+        """Sends a request and returns its answer. Raises `Unreachable`, `ConnectionLost`, `TimeoutError`, or the
+        `TidelogError` with which the broker refuses."""
         if self._happens(self._traffic.late_rate):
             self._send_later(rules, request, timeout_s)
             await asyncio.sleep(timeout_s * self._rng.random())

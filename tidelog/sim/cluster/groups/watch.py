@@ -1,6 +1,7 @@
-"""Observes the group coordinators of a run: what they load and copy forward.
+"""Observes the group coordinators of a run: what they load, and when they compact their log.
 
-The lengths that trigger copying forward are lowered here: the shipped ones are never reached in the seconds of a run.
+A coordinator compacts its partition of the offsets topic by *copying forward*: it appends the live records again and
+deletes all before them. The log length that triggers this is lowered here, since no run reaches the shipped one.
 """
 
 from __future__ import annotations
