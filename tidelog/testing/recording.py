@@ -46,7 +46,8 @@ Text = Callable[[bytes | None], str]
 
 
 class Recording:
-    """The history of one test run. A *process* is one client that does one thing after another; its name is free."""
+    """The history of one test run. A *process* is one client that does one thing after another; the test chooses its
+    name."""
 
     def __init__(self, known_as: Text | None = None) -> None:
         """`known_as` is a function that shortens long values for the history."""

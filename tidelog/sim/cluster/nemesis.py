@@ -63,7 +63,7 @@ from tidelog.sim.kit.seeds import stream
 
 
 class Part(Protocol):
-    """A group of faults."""
+    """Class that carries out a group of faults, such as those of disks."""
 
     def effects(self) -> Effects: ...
 

@@ -66,8 +66,8 @@ class ReadStrikes:
             self._hit_one(node, [one for one in self._files_of_partitions(node) if CATALOG in one[1]], rng)
 
     async def _metainfo(self, strike: Strike, rng: random.Random) -> None:
-        """Makes one metainfo copy of a partition or of the metadata log unreadable, or both copies of a partition's.
-        (Metainfo is the file with a log's identity.)"""
+        """Makes metainfo (the file with a log's identity) unreadable, as drawn: either one of the two copies that a
+        partition or the metadata log has, or both copies of a partition whose replica is dispensable."""
         node = self._data_rot.holder(strike, rng)
         async with blackout(self._world, strike, rng, (node,)):
             files = self._world.medium(node).walk()
@@ -102,7 +102,8 @@ class ReadStrikes:
                     yield partition_id, path
 
     def _hit_one(self, node: int, found: list[tuple[PartitionId, str]], rng: random.Random, other: str = "") -> None:
-        """Makes one sector of a drawn file unreadable; or the whole file and the file named `other` beside it."""
+        """Draws one of the files in `found` and makes one sector of it unreadable. If `other` names a file beside it,
+        both files become unreadable as a whole instead."""
         if (drawn := self._world.draw(found, rng)) is None:
             return
         partition_id, path = drawn

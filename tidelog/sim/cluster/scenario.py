@@ -64,7 +64,8 @@ class Strike(msgspec.Struct, frozen=True, tag=True):
     (`tidelog.sim.cluster.nemesis`)."""
 
     at_s: float
-    """Seconds after the beginning: after the cluster first came up, or after its founders start."""
+    """Seconds after the cluster first came up; if `Swarm.is_calm_at_first` is False, after the start of its
+    founders."""
     kind: str
     nodes: tuple[int, ...]
     lasts_s: float
@@ -82,7 +83,8 @@ class Order(msgspec.Struct, frozen=True, tag=True):
     kind: str
     via: int
     target: int
-    """Number that selects a topic (modulo their number), or a value to be set."""
+    """Number from which, depending on the kind, the topic, partition or broker is selected (modulo their number), and
+    values such as partition counts are derived."""
     timeout_s: float
 
 

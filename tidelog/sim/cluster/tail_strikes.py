@@ -146,7 +146,7 @@ class TailStrikes:
 
 
 def damage(world: World, extent: CopyExtent, rng: random.Random) -> None:
-    """Damages a copy: flips a bit, or overwrites all of it or a sector with zeros."""
+    """Damages a copy in a drawn way: flips a bit, or overwrites all of the copy or a sector of it with zeros."""
     medium, begin, end = world.medium(extent.node), extent.position, extent.position + extent.size
     if rng.random() >= ZEROED_SHARE:
         rot.flip_bit(medium, extent.path, rng.randrange(begin, end), rng.randrange(8))

@@ -126,7 +126,8 @@ class LedLog:
         return self._rng.expovariate(1 / self._scenario.append_s) + stall_s
 
     def _land(self, batch: RecordBatch, expected_end: int | None, landed: asyncio.Future[int | TidelogError]) -> None:
-        """Decides an append at one instant; its caller may be gone by then."""
+        """Decides at one instant whether an append takes effect, and gives its offset or its error to `landed`, unless
+        the caller is gone by then."""
         outcome: int | TidelogError
         if not self.is_leading:
             outcome = NotLeader("another broker leads", self._log.epoch)

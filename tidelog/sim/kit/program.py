@@ -48,8 +48,8 @@ class Program(Generic[R]):
     shrink: Callable[[R], Scenario]
 
     def run(self, run: Callable[[Progress[R]], Batch[R]], about: Mapping[str, str], *, is_json: bool) -> int:
-        """Runs a batch and prints its outcome; returns the exit status. `about` has the options that its seeds belong
-        to."""
+        """Runs a batch and prints its outcome; returns the exit status. `about` has the options, by name, that select
+        these runs besides the seed; they are printed with the outcome, and in the command that repeats a failure."""
         label = " ".join(about.values())
         bar = ProgressBar(f"{label:10} " if label else "", SystemClock().monotonic_s)
         batch = run(bar.show)

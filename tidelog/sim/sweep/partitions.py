@@ -162,7 +162,8 @@ async def _judge(brokers: Brokers, judges: list[Judge]) -> None:
 
 
 async def _ask(brokers: Brokers, node: int, judges: Sequence[Judge], *, is_late: bool) -> None:
-    """Reads, at one broker, the partitions that it leads and its own copies of all."""
+    """Reads, at one broker, the partitions that it leads and its own copies of all. If `is_late`, the leader appends
+    the new record to each partition although records are still unread."""
 
     def questions(broker: Broker) -> Iterator[asyncio.Future[None]]:
         infos = broker.image.topics[TOPIC].partitions

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Coverage:
-    """Ranges of offsets, which also cover the offsets in them that belong to no record."""
+    """The ranges of offsets that were handed out to members. Offsets within a range that belong to no record count as
+    handed out."""
 
     stretches: list[tuple[int, int]] = field(default_factory=list)
     """Ranges as (begin, end), end exclusive."""
