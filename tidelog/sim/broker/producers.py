@@ -64,7 +64,7 @@ class Producer:
         self._is_stopping = False
 
     def stop(self) -> None:
-        """Begins no new batch."""
+        """Makes `run` send no new batch, and end when the outcome of all earlier ones is known."""
         self._is_stopping = True
 
     async def run(self) -> None:

@@ -29,7 +29,7 @@ from tidelog.storage.log_manager import JOURNAL, log_directory
 from tidelog.storage.rows import ROW_BYTES, Kind, RowCodec
 
 LAST_SHARE = 0.3
-"""Share of these faults that damage the last batch, which no later write has marked as durable yet."""
+"""Share of the damaged batches that are the last of their log, which no later write has marked as durable yet."""
 
 
 class JournalEnd(NamedTuple):
@@ -52,7 +52,7 @@ class ApartStrikes:
         self._copies = GoodCopies(world, ledger)
 
     def effects(self) -> Effects:
-        """Returns the functions that carry out these faults, by the fault's name."""
+        """Returns the functions that carry out the faults of this class, by the fault's name."""
         return {
             "all logs and no journal": partial(self._hit, is_journal=False),
             "all journals and no log": partial(self._hit, is_journal=True),

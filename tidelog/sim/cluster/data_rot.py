@@ -72,17 +72,18 @@ class DataRot:
         self._rotting: int | None = None
 
     def effects(self) -> Effects:
-        """Returns the functions that carry out these faults, by the fault's name."""
+        """Returns the functions that carry out the faults of this class, by the fault's name."""
         return {"rot of a replica": self._of_a_replica, "rot of all copies": self._of_all_copies}
 
     def victim(self, strike: Strike) -> int:
-        """Returns the node whose disk is damaged in this run: the first node of the first such fault."""
+        """Returns the node on whose disk the faults of this run damage data, always the same one: the first node that
+        the first of these faults names."""
         self._rotting = strike.nodes[0] if self._rotting is None else self._rotting
         return self._rotting
 
     def holder(self, strike: Strike, rng: random.Random) -> int:
-        """Returns the node whose disk is damaged in this run (`victim`); at the first fault another node is drawn, if
-        the named node holds no replica."""
+        """Returns the node on whose disk the faults of this run damage data (`victim`). If this is the first such fault
+        and the node that it names holds no replica, another node is drawn."""
         if self._rotting is None:
             books = [one for one, book in self._ledger.books.items() if not book.is_volatile]
             holders = sorted({node for one in books for node in self._ledger.replicas(one)})
@@ -91,8 +92,8 @@ class DataRot:
         return self.victim(strike)
 
     def holders(self, strike: Strike, rng: random.Random) -> tuple[int, ...]:
-        """Returns the nodes whose disks a fault damages: all that it names, if it is the first fault of the run and
-        names several; else the one node of the run."""
+        """Returns the nodes whose disks a fault damages: all that it names, if it is the first such fault of the run
+        and names several; else the one node of the run (`holder`)."""
         is_first = self._rotting is None
         node = self.holder(strike, rng)
         return strike.nodes if is_first and len(strike.nodes) > 1 else (node,)

@@ -51,7 +51,7 @@ class DirectoryStrikes:
         self._witnesses = Witnesses(world)
 
     def effects(self) -> Effects:
-        """Returns the functions that carry out these faults, by the fault's name."""
+        """Returns the functions that carry out the faults of this class, by the fault's name."""
         return {
             "directory missing": partial(self._rob, count=1),
             "directories swapped": partial(self._rob, count=2),

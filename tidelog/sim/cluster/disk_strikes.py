@@ -25,7 +25,7 @@ class DiskStrikes:
         self._world = world
 
     def effects(self) -> Effects:
-        """Returns the functions that carry out these faults, by the fault's name."""
+        """Returns the functions that carry out the faults of this class, by the fault's name."""
         delay_s = self._world.swarm.disk_delay_s
         return {
             "sync error": lambda strike, _: self._bad_disk(strike, FaultRates(sync_error=0.05 + strike.amount * 0.5)),

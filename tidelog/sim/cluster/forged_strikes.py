@@ -62,7 +62,7 @@ class ForgedStrikes:
         """Last answer seen, by message type."""
 
     def effects(self) -> Effects:
-        """Returns the functions that carry out these faults, by the fault's name."""
+        """Returns the functions that carry out the faults of this class, by the fault's name."""
         return {
             "forged by members": self._by_members,
             "forged by strangers": self._by_strangers,

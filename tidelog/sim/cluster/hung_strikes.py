@@ -79,7 +79,7 @@ class HungStrikes:
         self._ledger = ledger
 
     def effects(self) -> Effects:
-        """Returns the functions that carry out these faults, by the fault's name."""
+        """Returns the functions that carry out the faults of this class, by the fault's name."""
         return {kind: self._effect(hung) for kind, hung in KINDS.items()}
 
     def _effect(self, hung: Hung) -> Callable[[Strike, random.Random], Awaitable[None]]:

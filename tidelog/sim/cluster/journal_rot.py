@@ -69,7 +69,7 @@ class JournalRot:
         self._data_rot = data_rot
 
     def effects(self) -> Effects:
-        """Returns the functions that carry out these faults, by the fault's name."""
+        """Returns the functions that carry out the faults of this class, by the fault's name."""
         return {JOURNAL_ROT: self._rot}
 
     async def _rot(self, strike: Strike, rng: random.Random) -> None:

@@ -52,7 +52,7 @@ class LossStrikes:
         self._copies = GoodCopies(world, ledger)
 
     def effects(self) -> Effects:
-        """Returns the functions that carry out these faults, by the fault's name."""
+        """Returns the functions that carry out the faults of this class, by the fault's name."""
         return {"late copy": self._late_copy}
 
     async def _late_copy(self, strike: Strike, rng: random.Random) -> None:

@@ -34,7 +34,7 @@ class MetadataStrikes:
         self._ledger = ledger
 
     def effects(self) -> Effects:
-        """Returns the functions that carry out these faults, by the fault's name."""
+        """Returns the functions that carry out the faults of this class, by the fault's name."""
         return {"metadata missing": self._missing, "metadata without metainfo": self._without_metainfo}
 
     async def _missing(self, strike: Strike, rng: random.Random) -> None:

@@ -21,7 +21,7 @@ class NetworkStrikes:
         self._world = world
 
     def effects(self) -> Effects:
-        """Returns the functions that carry out these faults, by the fault's name."""
+        """Returns the functions that carry out the faults of this class, by the fault's name."""
         return {
             "isolate": lambda strike, _: self._separate(strike.nodes[:1], strike.lasts_s),
             "split": lambda strike, _: self._separate(strike.nodes, strike.lasts_s),

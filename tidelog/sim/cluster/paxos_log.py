@@ -133,7 +133,8 @@ class PaxosLog:
         return self._same.get(engine_id, (engine_id,))
 
     def accepts_in_memory(self, engine_id: int, records: tuple[Record, ...]) -> None:
-        """Notes slots that are answered before they are durable (`ack.durability=replicated`): they count as stored."""
+        """Notes values that a replica answers as accepted before they are on its disk (`ack.durability=replicated`):
+        they count as stored."""
         for record in records:
             if isinstance(record, Slot):
                 self.stored(engine_id, record)
@@ -231,9 +232,9 @@ class PaxosLog:
         self._require(leader == actor.node, "one leader a number", f"epoch {epoch} has leaders {leader}, {actor.node}")
 
     def may_serve(self, number: int, log_end: int, committed: int) -> None:
-        """Checks a leader that begins to take requests: the barrier of its ballot `number` is chosen, and its log,
-        which ends at `log_end`, reaches `committed`, the end of what is committed. (The latter only if no larger ballot
-        is in use.)"""
+        """Checks a leader that begins to take requests: the barrier (the first value) of its ballot `number` is chosen,
+        and its log, which ends at `log_end`, reaches `committed`, the end of what is committed. (The latter only if no
+        larger ballot is in use.)"""
         self._require(number in self.truth.barriers, "barrier first", f"{number} serves before its barrier is chosen")
         is_newest = number >= max(self._users, default=0)
         is_whole = log_end >= committed or not is_newest

@@ -29,7 +29,7 @@ class ProcessStrikes:
         self._world = world
 
     def effects(self) -> Effects:
-        """Returns the functions that carry out these faults, by the fault's name."""
+        """Returns the functions that carry out the faults of this class, by the fault's name."""
         return {
             "crash": partial(self._down, Machine.cut_power),
             "kill": partial(self._down, Machine.kill),

@@ -36,7 +36,7 @@ class ReadStrikes:
         self._copies = GoodCopies(world, ledger)
 
     def effects(self) -> Effects:
-        """Returns the functions that carry out these faults, by the fault's name."""
+        """Returns the functions that carry out the faults of this class, by the fault's name."""
         return {
             "unreadable log": self._log,
             "unreadable catalog": self._catalog,

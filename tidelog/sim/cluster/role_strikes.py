@@ -35,7 +35,7 @@ class RoleStrikes:
         self._world = world
 
     def effects(self) -> Effects:
-        """Returns the functions that carry out these faults, by the fault's name."""
+        """Returns the functions that carry out the faults of this class, by the fault's name."""
         return {
             "leader dies": partial(self._dies, self._leader),
             "leader sleeps": partial(self._sleeps, self._leader),

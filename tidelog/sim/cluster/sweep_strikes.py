@@ -35,7 +35,7 @@ class SweepStrikes:
         self._entries = tails.entries
 
     def effects(self) -> Effects:
-        """Returns the functions that carry out these faults, by the fault's name."""
+        """Returns the functions that carry out the faults of this class, by the fault's name."""
         return {"pattern of a partition": self._partition, "pattern of the metadata log": self._metadata_log}
 
     async def _partition(self, strike: Strike, rng: random.Random) -> None:

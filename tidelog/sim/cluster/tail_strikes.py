@@ -40,7 +40,7 @@ class TailStrikes:
         self._copies = GoodCopies(world, ledger)
 
     def effects(self) -> Effects:
-        """Returns the functions that carry out these faults, by the fault's name."""
+        """Returns the functions that carry out the faults of this class, by the fault's name."""
         return {
             "tail of a log": partial(self._of_a_partition, in_journals=(False,)),
             "tail of a journal": partial(self._of_a_partition, in_journals=(True,)),

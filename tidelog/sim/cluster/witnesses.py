@@ -22,14 +22,15 @@ from tidelog.storage.log_manager import metadata_directories
 
 
 class Witnesses:
-    """Decides from the disks of one run, while all brokers are down, whether an old copy will be recognised."""
+    """Decides from the disks of one run, while all brokers are down, whether a broker that starts on an old copy of its
+    directory will recognise it as old."""
 
     def __init__(self, world: World) -> None:
         self._world = world
 
     def recognise(self, node: int, backup: Mapping[str, bytes]) -> bool:
-        """Returns True if the node's broker, on this copy of its directory, is sure to begin anew, in whatever order
-        the brokers start."""
+        """Returns True if the node's broker, on this copy of its directory, is sure to recognise it as old and to start
+        as an empty broker, in whatever order the brokers start."""
         copy = _read(backup)
         own, newest = copy.identity, self._world.truth.image
         if own is None or not own.starts or not _knows_more(newest, node, own):

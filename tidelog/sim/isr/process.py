@@ -27,12 +27,13 @@ class Process:
         """Number of the newest image that this process has applied; -1 before the first."""
         self.core: IsrLeader | IsrFollower | None = None
         self.role_epoch = -1
-        """Leader epoch of the current role, also while a leader is still settling; -1 without a role."""
+        """Leader epoch of the current role, also while a new leader has yet to find out what was committed; -1 without
+        a role."""
         self.settling: Settlement | None = None
         """State of a leader that has yet to find out which batches of its log's damaged end were committed; None
         otherwise."""
         self.member_disks: dict[int, str] = {}
-        """Disks of the other members that a settling leader asks, by node."""
+        """Disks of the other members that a new leader asks which of its damaged batches were committed, by node."""
         self.high_watermark = disk.high_watermark
         """High watermark that the last role knew."""
         self.attempts: list[int] = []

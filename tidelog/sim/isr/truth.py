@@ -171,7 +171,7 @@ class Truth:
 
     def _judge_copies(self, leader: Process, start: int, end: int) -> None:
         """Checks that no committed batch is torn on a member's disk, unless all members have lost it. The leader's own
-        torn batches were settled before its epoch began."""
+        disk is left out: which of its torn batches were committed was decided before its epoch began."""
         if self._is_unclean_pending:
             return
         now = partition_of(self._image)

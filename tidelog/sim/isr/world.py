@@ -144,7 +144,8 @@ class World(Membership, ABC):
         self.lead_if_settled(process)
 
     def _settle_without_lost(self, process: Process, settling: Settlement, image: ClusterImage) -> None:
-        """Lets a settling leader go on without the members whose disks were replaced."""
+        """Removes the members whose disks were replaced from those that a new leader asks which batches of its damaged
+        log end were committed."""
         disks = {node: image.brokers[NodeId(node)].storage for node in process.member_disks}
         lost = frozenset(node for node, disk in process.member_disks.items() if disks[node] != disk)
         settling.step(MembersLost(lost))
@@ -152,7 +153,8 @@ class World(Membership, ABC):
         self.lead_if_settled(process)
 
     def lead_if_settled(self, process: Process) -> None:
-        """Starts the leader core of a leader that has settled its log."""
+        """Starts the leader core of a new leader, once it is decided which batches of its damaged log end were
+        committed."""
         if process.settling is None or not process.settling.is_settled:
             return
         process.high_watermark = max(process.high_watermark, process.settling.committed_end)

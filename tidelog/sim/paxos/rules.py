@@ -183,7 +183,7 @@ class NewAboveReported(Invariant):
 
 
 class BarrierFirst(Invariant):
-    """Checks that no client's value is proposed before the barrier of its coordinator is chosen."""
+    """Checks that no client's value is proposed before the barrier (the first value) of its coordinator is chosen."""
 
     name = "barrier first"
     sends = (WriteRequest,)

@@ -45,7 +45,7 @@ class Truth:
         """Accepted value, and the nodes that ever had it on disk, by position and ballot."""
         self.chosen: dict[int, Value] = {}
         self.barriers: set[int] = set()
-        """Ballots of coordinators whose barrier is chosen."""
+        """Ballots of coordinators whose barrier (their first value) is chosen."""
         self.offered: set[bytes] = set()
         """Digests of the batches that clients sent."""
         self.acked: dict[int, Value] = {}

@@ -75,7 +75,8 @@ class SlotDriver:
         self.payloads: dict[bytes, bytes] = {}
         self._first_payloads: dict[int, bytes] = {}
         self.metainfo: list[bytes | None] = [None]
-        """Metainfo that may be on the disk; the first is the last that was reported stored."""
+        """Contents of the replica's metainfo (its promises and used ballots) that may be on the disk; the first is the
+        last that was reported stored."""
         self.incarnation: str | None = None
         self._settings = LogSettings(segment_bytes=segment_bytes, segment_ms=1 << 60, producers_max=1)
         self._handles_max = handles_max

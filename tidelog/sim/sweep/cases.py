@@ -71,7 +71,7 @@ class Variant(StrEnum):
 
     @property
     def patterns(self) -> int:
-        """Number of patterns."""
+        """Number of patterns, each of which says for four entries which replicas lose their copy."""
         return 1 << (ENTRIES * self.replicas)
 
 
