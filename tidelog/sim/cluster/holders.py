@@ -127,7 +127,7 @@ class Holders:
         return info is not None and self.majorities.may_forget(partition_id, info, node)
 
     def forgets(self, partition_id: PartitionId, node: int) -> None:
-        """Notes that a node's journal of a partition is lost, so that its votes are."""
+        """Notes that a node's journal of a partition is lost, and with it the votes that the node gave."""
         if (info := self._info(partition_id)) is not None:
             self.majorities.forgets(partition_id, info, node)
 

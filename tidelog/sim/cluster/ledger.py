@@ -51,7 +51,8 @@ class Ledger(Holders, Rule):
     def __init__(self) -> None:
         super().__init__()
         self.lost: Callable[[], None] = lambda: None
-        """Function that is called when records are lost and their loss is excused."""
+        """Function that is called when committed records are lost in a way that the rules allow, such as by an unclean
+        election."""
         self.gives_up: Callable[[TopicPartition, Iterable[int]], None] = lambda where, offsets: None
         """Function that is called when the loss of offsets is accepted."""
         self.passes: Callable[[TopicPartition, Iterable[int]], None] = lambda where, offsets: None
@@ -292,7 +293,8 @@ class Ledger(Holders, Rule):
         self.commits(partition_id, node, said)
 
     def _reset(self, book: Book, shadow: Shadow) -> None:
-        """Shortens the committed batches to what this new leader's replica has, after a loss that is excused."""
+        """Shortens the committed batches to what this new leader's replica has, after an unclean election, or when no
+        complete replica was left."""
         book.reset_epoch = None
         kept = 0
         while kept < len(book.batches) and self._has(book, shadow, book.batches[kept]):

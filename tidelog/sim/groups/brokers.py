@@ -126,7 +126,7 @@ class Brokers:
         return [one for one in range(1, NODES + 1) if one not in self._processes and one not in self._dead]
 
     def be_calm(self) -> None:
-        """Ends the faults of all logs, those of later leaders as well."""
+        """Ends the injected faults of appends, by the present leader and by later ones."""
         self._is_calm = True
         for process in self._processes.values():
             process.log.is_calm = True

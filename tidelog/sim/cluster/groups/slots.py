@@ -25,7 +25,8 @@ LEAVE_S_MAX = 5.0
 
 
 class Slot:
-    """The place of one member. `context` makes the `MemberContext` of each new process, by its name."""
+    """The place of one member in a group: one process after another fills it. `context` makes the `MemberContext` of
+    each new process, by its name."""
 
     def __init__(
         self,
@@ -48,7 +49,7 @@ class Slot:
         self._is_struck = False
 
     def begin(self) -> None:
-        """Starts a process for the place."""
+        """Starts a member process that fills the place."""
         assert self.member is None, "somebody has it"
         self._lives += 1
         name = f"{self._name}.{self._lives}"
