@@ -12,7 +12,7 @@ HEARTBEATS_PER_SESSION = 3
 """Minimum number of heartbeats per session timeout, so that one may be lost."""
 
 
-def standing(member: MemberRecord, current: Current, settings: GroupSettings) -> HeartbeatAnswer:
+def heartbeat_answer(member: MemberRecord, current: Current, settings: GroupSettings) -> HeartbeatAnswer:
     """Returns the answer to a member's heartbeat: epoch, heartbeat interval, session timeout and assignment. The
     assignment is None if the member has confirmed it."""
     session_ms = session_timeout_ms(member, settings)

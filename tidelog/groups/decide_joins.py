@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from tidelog.groups.answers import standing
+from tidelog.groups.answers import heartbeat_answer
 from tidelog.groups.assignors.subscriber import Partition
 from tidelog.groups.decision import Decision
 from tidelog.groups.group import Current, Group, current_record, target_record
@@ -57,7 +57,7 @@ def _again(
         raise InvalidRequest(f"member {member.member_id} has joined with another group.instance.id")
     # The first answer was lost. The assignment is told in full, as the member knows of nothing.
     if subscription(was) == subscription(member):
-        return Decision((), standing(was, replace(current, is_told=False), settings))
+        return Decision((), heartbeat_answer(was, replace(current, is_told=False), settings))
     # The member has been heard since it joined. This join may be old, and its subscription with it.
     if current.previous_epoch != UNKNOWN.epoch:
         raise FencedMember(
@@ -133,4 +133,4 @@ def _placed(group: Group, member: MemberRecord, current: Current, entry: _Entry,
     after = reconciled(current, entry.target, entry.epoch, group.owners, member.member_id, None)
     after = replace(after, is_told=not after.held and not after.revoking)
     record = current_record(group.name, member.member_id, after)
-    return Decision((*entry.records, record), standing(member, after, settings))
+    return Decision((*entry.records, record), heartbeat_answer(member, after, settings))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tidelog.groups.answers import standing
+from tidelog.groups.answers import heartbeat_answer
 from tidelog.groups.assignors.subscriber import Partition
 from tidelog.groups.decide_joins import join
 from tidelog.groups.decide_leaves import leave
@@ -60,7 +60,7 @@ def _beat(group: Group, request: Heartbeat, view: TopicsView, settings: GroupSet
     if current.epoch != request.member_epoch:
         # The member missed the last answer. It is told again, and obeyed in nothing: this may be an old heartbeat.
         _check_belated(current, request, owned, wants_more=subscription(member) != subscription(was))
-        return Decision((), standing(was, replace(current, is_told=False), settings))
+        return Decision((), heartbeat_answer(was, replace(current, is_told=False), settings))
     records: tuple[GroupLogRecord, ...] = () if member == was else (member,)
     epoch, target = group.epoch, group.target_of(request.member_id)
     # A member never gets back within one epoch what it gave up: a commit from before would count after. So there is
@@ -72,7 +72,7 @@ def _beat(group: Group, request: Heartbeat, view: TopicsView, settings: GroupSet
     # Most heartbeats change nothing: they write nothing, and cost no append.
     if after != current:
         records = (*records, current_record(group.name, request.member_id, after))
-    return Decision(records, standing(member, after, settings))
+    return Decision(records, heartbeat_answer(member, after, settings))
 
 
 def _owned_partitions(request: Heartbeat) -> frozenset[Partition]:

@@ -44,15 +44,15 @@ class Reset:
 
 
 class PartitionOffsets(NamedTuple):
-    """Offsets of a partition. `current` is the group's committed offset, None if it has none; `found` the first offset
-    with the timestamp that was looked up, None if there is none."""
+    """Offsets of a partition. `current` is the group's committed offset, None if it has none; `at_timestamp` the
+    first offset with the timestamp that was looked up, None if there is none."""
 
     topic: str
     partition: int
     current: int | None
     log_start_offset: int
     high_watermark: int
-    found: int | None = None
+    at_timestamp: int | None = None
 
 
 class NewOffset(NamedTuple):
@@ -64,36 +64,35 @@ class NewOffset(NamedTuple):
     new: int
 
 
-def plan(reset: Reset, standings: Sequence[PartitionOffsets]) -> list[NewOffset]:
-    """Returns the new committed offsets, in the order of `standings`. Raises `UnprocessableBody` for a shift in a
+def plan(reset: Reset, partitions: Sequence[PartitionOffsets]) -> list[NewOffset]:
+    """Returns the new committed offsets, in the order of `partitions`. Raises `UnprocessableBody` for a shift in a
     partition without a committed offset."""
     return [
-        NewOffset(standing.topic, standing.partition, standing.current, _offset(reset, standing))
-        for standing in standings
+        NewOffset(offsets.topic, offsets.partition, offsets.current, _offset(reset, offsets)) for offsets in partitions
     ]
 
 
-def _offset(reset: Reset, standing: PartitionOffsets) -> int:
-    offset = _offset_asked_for(reset, standing)
+def _offset(reset: Reset, offsets: PartitionOffsets) -> int:
+    offset = _target_offset(reset, offsets)
     # Beyond either end the group would find no record, and go by `auto.offset.reset` instead.
-    return max(standing.log_start_offset, min(offset, standing.high_watermark))
+    return max(offsets.log_start_offset, min(offset, offsets.high_watermark))
 
 
-def _offset_asked_for(reset: Reset, standing: PartitionOffsets) -> int:
+def _target_offset(reset: Reset, offsets: PartitionOffsets) -> int:
     match reset.to:
         case ResetTo.EARLIEST:
-            return standing.log_start_offset
+            return offsets.log_start_offset
         case ResetTo.LATEST:
-            return standing.high_watermark
+            return offsets.high_watermark
         case ResetTo.OFFSET:
             return reset.value
         case ResetTo.TIMESTAMP:
             # No record is as new as that, so the group goes on with what comes.
-            return standing.high_watermark if standing.found is None else standing.found
+            return offsets.high_watermark if offsets.at_timestamp is None else offsets.at_timestamp
         case ResetTo.SHIFT:
-            if standing.current is None:
+            if offsets.current is None:
                 raise UnprocessableBody(
-                    f"the group has no offset of {standing.topic}-{standing.partition} that could be shifted; leave "
+                    f"the group has no offset of {offsets.topic}-{offsets.partition} that could be shifted; leave "
                     "the partition out, or reset it to something else"
                 )
-            return standing.current + reset.value
+            return offsets.current + reset.value

@@ -26,12 +26,12 @@ def commits_of_an_old_generation() -> AbstractContextManager[None]:
 
 def two_leaders() -> AbstractContextManager[None]:
     """Everybody is told that it leads."""
-    shipped = rebalance.standing
+    shipped = rebalance.join_answer
 
-    def standing(group: ClassicGroup, member: Member) -> JoinAnswer:
+    def join_answer(group: ClassicGroup, member: Member) -> JoinAnswer:
         return structs.replace(shipped(group, member), leader=member.member_id)
 
-    return all_patched([(rebalance, "standing", standing), (joins, "standing", standing)])
+    return all_patched([(rebalance, "join_answer", join_answer), (joins, "join_answer", join_answer)])
 
 
 def a_generation_is_written_when_it_is_assigned() -> AbstractContextManager[None]:

@@ -7,8 +7,8 @@ import pytest
 from tidelog.groups.resetting import PartitionOffsets, Reset, ResetTo, plan
 from tidelog.model.errors import UnprocessableBody
 
-AT_60 = PartitionOffsets("t", 0, current=60, log_start_offset=50, high_watermark=90, found=72)
-NOWHERE = PartitionOffsets("t", 1, current=None, log_start_offset=0, high_watermark=10, found=None)
+AT_60 = PartitionOffsets("t", 0, current=60, log_start_offset=50, high_watermark=90, at_timestamp=72)
+NOWHERE = PartitionOffsets("t", 1, current=None, log_start_offset=0, high_watermark=10, at_timestamp=None)
 
 
 def new_offsets(reset: Reset, *standings: PartitionOffsets) -> list[int]:

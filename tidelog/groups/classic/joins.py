@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from msgspec import structs
 
 from tidelog.groups.classic.members import check_protocols, check_room, fenced, member_from, member_of, unknown
-from tidelog.groups.classic.rebalance import chosen_protocol, joining_grows, prepare, rebalancing, standing
+from tidelog.groups.classic.rebalance import chosen_protocol, join_answer, joining_grows, prepare, rebalancing
 from tidelog.groups.classic.state import Member, Phase, record_of
 from tidelog.groups.classic.turn import Turn
 from tidelog.model.classic_groups import JoinAnswer, JoinGroup
@@ -98,7 +98,7 @@ def _join_again(turn: Turn, joiner: Joiner, was: Member) -> None:
     is_served = group.phase is Phase.COMPLETING or (group.phase is Phase.STABLE and group.leader != was.member_id)
     turn.heard[was.member_id] = None
     if is_served and says_the_same:
-        turn.tell(joiner.wait, standing(group, was))
+        turn.tell(joiner.wait, join_answer(group, was))
         return
     check_protocols(group, request, without=was)
     joining = member_from(request, was.member_id, joiner.wait)
@@ -153,7 +153,7 @@ def _go_on(turn: Turn, joiner: Joiner, leader_before: str | None) -> None:
     member = turn.change(group.members[joiner.drawn_id], join_wait=None)
     # The generation's record names the new member id before its process hears of it.
     turn.records.append(record_of(group))
-    answer = standing(group, member)
+    answer = join_answer(group, member)
     if answer.members:
         answer = _not_to_assign(answer, joiner.request, leader_before)
     turn.tell(joiner.wait, answer)

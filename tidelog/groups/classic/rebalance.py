@@ -120,7 +120,7 @@ def _begin_generation(turn: Turn) -> None:
     # leader.
     turn.records.append(record_of(group))
     for member in joined:
-        turn.tell(member.join_wait, standing(group, member))
+        turn.tell(member.join_wait, join_answer(group, member))
         turn.heard[member.member_id] = None
 
 
@@ -144,7 +144,7 @@ def _preferred_protocol(member: Member, common: list[str]) -> str:
     return next(protocol.name for protocol in member.protocols if protocol.name in common)
 
 
-def standing(group: ClassicGroup, member: Member) -> JoinAnswer:
+def join_answer(group: ClassicGroup, member: Member) -> JoinAnswer:
     """Returns the answer to a member's join in the current generation. The leader's answer lists all members."""
     assert group.leader is not None, "a generation has a leader"
     answer = JoinAnswer(member.member_id, group.generation, group.protocol_type, group.protocol or "", group.leader)
@@ -152,7 +152,7 @@ def standing(group: ClassicGroup, member: Member) -> JoinAnswer:
     if group.leader != member.member_id:
         return answer
     members = group.members.values()
-    joined = (JoinedMember(other.member_id, other.instance_id, other.metadata(group.protocol)) for other in members)
+    joined = (JoinedMember(joiner.member_id, joiner.instance_id, joiner.metadata(group.protocol)) for joiner in members)
     return structs.replace(answer, members=tuple(joined))
 
 

@@ -66,7 +66,7 @@ class Member:
 
     def metadata(self, protocol: str | None) -> bytes:
         """Returns the member's metadata for a protocol; empty if it does not support it."""
-        return next((known.metadata for known in self.protocols if known.name == protocol), b"")
+        return next((supported.metadata for supported in self.protocols if supported.name == protocol), b"")
 
     @property
     def size(self) -> int:
