@@ -107,20 +107,20 @@ class Fetching:
             max(self._request.bytes_max, 1), self._parts.limits.fetch_bytes_max, ANSWER_BYTES_MAX, self._room()
         )
         self._bytes = 0
-        has_news = False
+        must_answer = False
         slices = Slices()
         for entry in self._request.entries:
             entry.reset()
             if remaining > 0:
                 self._read(entry, min(max(entry.bytes_max, 1), remaining))
-            if entry.error or entry.preferred >= 0 or (entry.told is not None and entry.told.lost):
-                has_news = True
+            if entry.error or entry.preferred >= 0 or (entry.tag is not None and entry.tag.lost):
+                must_answer = True
             remaining -= len(entry.data)
             self._bytes += len(entry.data)
             if slices.end_with(1):
                 yield None
         self._parts.turn.count(size=self._bytes)
-        return has_news or self._bytes >= self._request.bytes_min
+        return must_answer or self._bytes >= self._request.bytes_min
 
     def _room(self) -> int:
         answers = self._parts.admission.answers
@@ -146,12 +146,12 @@ class Fetching:
     def _refuse(self, entry: FetchEntry, error: TidelogError, code: KafkaCode) -> None:
         entry.error = code
         if self._request.is_ours:
-            entry.told = _fetched_tag(error)
+            entry.tag = _fetched_tag(error)
 
     def _take(self, entry: FetchEntry, fetched: FetchedBatches) -> None:
         if self._request.is_ours:
             lost = format_lost(starmap(LostRange, fetched.lost)) if fetched.lost else ""
-            entry.told = FetchedTag(fetched.leader_epoch, lost)
+            entry.tag = FetchedTag(fetched.leader_epoch, lost)
         entry.data = fetched.data
         entry.high_watermark = fetched.high_watermark
         entry.log_start_offset = fetched.log_start_offset
@@ -224,11 +224,11 @@ class Fetching:
         ]
         bytes_min = max(self._request.bytes_min, 1)
 
-        def has(bytes_wanted: int) -> bool:
+        def has(size_min: int) -> bool:
             ready = 0
             for source, entry in sources:
-                ready += source.bytes_ready(entry.offset, bytes_wanted - ready)
-                if ready >= bytes_wanted:
+                ready += source.bytes_ready(entry.offset, size_min - ready)
+                if ready >= size_min:
                     return True
             return False
 

@@ -42,12 +42,12 @@ class FetchEntry(Struct):
     data: Buffer = b""
     preferred: int = NO_REPLICA
     hint: Hint | None = None
-    told: FetchedTag | None = None
+    tag: FetchedTag | None = None
     """Details for tidelog's own client, sent as a tagged field; None for other clients."""
 
     def reset(self) -> None:
         """Clears the answer part of the entry."""
-        self.data, self.error, self.preferred, self.hint, self.told = b"", 0, NO_REPLICA, None, None
+        self.data, self.error, self.preferred, self.hint, self.tag = b"", 0, NO_REPLICA, None, None
 
 
 class FetchRequest(Struct):
@@ -174,7 +174,7 @@ def _write_entry(out: bytearray, entry: FetchEntry, version: int, *, is_flexible
 def _end_of(entry: FetchEntry, version: int, *, is_flexible: bool) -> bytes:
     if not is_flexible:
         return b""
-    fields = {} if entry.told is None else {TAG: encode(entry.told)}
+    fields = {} if entry.tag is None else {TAG: encode(entry.tag)}
     if entry.hint is not None and version >= HINTS_FROM:
         fields[_CURRENT_LEADER] = leader_tag(entry.hint)
     return tagged(fields) if fields else NO_TAGS

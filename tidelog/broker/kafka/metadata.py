@@ -24,22 +24,22 @@ from tidelog.model.kafka_wire import INT16, INT32, NO_TAGS, array, int32s, strin
 from tidelog.model.steps import Steps
 
 FLEXIBLE_FROM: Final = 9
-OPERATIONS_NOT_ASKED: Final = INT32.pack(-(1 << 31))
+OPERATIONS_NOT_REPORTED: Final = INT32.pack(-(1 << 31))
 NO_ID: Final = "0" * 32
 UUID_AND_NAME: Final = 18
 """Minimum bytes of a topic in a request that names topics by id and name."""
-KNOWN_MAX: Final = 20_000
+TOPICS_CACHED_MAX: Final = 20_000
 """Maximum number of encoded topics in the cache; each request version counts separately."""
 
 
-class Asked(NamedTuple):
+class NamedTopic(NamedTuple):
     """A topic named in a Metadata request, by name or id."""
 
     name: str | None
     topic_id: str = NO_ID
 
 
-def read_asked(call: Call) -> Steps[list[Asked] | None]:
+def read_topics(call: Call) -> Steps[list[NamedTopic] | None]:
     """Returns the topics that a request names; None for all. Raises `Malformed`.
 
     The rest of the request (whether to create topics, whether to report authorized operations) is not read, since it
@@ -48,11 +48,11 @@ def read_asked(call: Call) -> Steps[list[Asked] | None]:
     reader, version, is_flexible = call.reader, call.version, call.is_flexible
     has_ids = version >= 10
     count = reader.array(UUID_AND_NAME if has_ids else 1, is_flexible=is_flexible)
-    topics: list[Asked] = []
+    topics: list[NamedTopic] = []
     slices = Slices()
     for _ in range(count):
         topic_id = reader.uuid() if has_ids else NO_ID
-        topics.append(Asked(reader.nullable_string(is_flexible=is_flexible), topic_id))
+        topics.append(NamedTopic(reader.nullable_string(is_flexible=is_flexible), topic_id))
         reader.tags(is_flexible=is_flexible)
         if slices.end_with(1):
             yield None
@@ -72,13 +72,13 @@ class MetadataCalls:
 
     def answer(self, call: Call, caller: Caller) -> Steps[Answer | None]:
         """Returns the answer to a request, all of it from one cluster image. Raises `Malformed`."""
-        topics = yield from read_asked(call)
+        topics = yield from read_topics(call)
         image = self._cluster.image
         version, is_flexible = call.version, call.is_flexible
         if topics is None:
-            topics = [Asked(name) for name in image.topics if self._may_see(caller, name)]
+            topics = [NamedTopic(name) for name in image.topics if self._may_see(caller, name)]
         bodies = yield from self._bodies(image, version, caller, dict.fromkeys(topics))
-        end = OPERATIONS_NOT_ASKED if 8 <= version <= 10 else b""
+        end = OPERATIONS_NOT_REPORTED if 8 <= version <= 10 else b""
         end += INT16.pack(0) if version >= 13 else b""
         return [
             call.head(),
@@ -99,7 +99,9 @@ class MetadataCalls:
     def _may_see(self, caller: Caller, name: str) -> bool:
         return self._admission.may(caller, Operation.DESCRIBE, Resource("Topic", name))
 
-    def _bodies(self, image: ClusterImage, version: int, caller: Caller, topics: Iterable[Asked]) -> Steps[list[bytes]]:
+    def _bodies(
+        self, image: ClusterImage, version: int, caller: Caller, topics: Iterable[NamedTopic]
+    ) -> Steps[list[bytes]]:
         live = _reachable(image)
         bodies = []
         slices = Slices()
@@ -145,7 +147,7 @@ class MetadataCalls:
         for info in topic.partitions:
             out += _partition(info, live, version)
         out += _topic_end(version)
-        if len(self._topics) >= KNOWN_MAX:
+        if len(self._topics) >= TOPICS_CACHED_MAX:
             self._topics.clear()
         self._topics[topic.name, version] = (topic, live, bytes(out))
         return bytes(out)
@@ -172,7 +174,7 @@ def _topic_head(name: str | None, topic_id: str, error: int, version: int, *, is
 
 
 def _topic_end(version: int) -> bytes:
-    out = OPERATIONS_NOT_ASKED if version >= 8 else b""
+    out = OPERATIONS_NOT_REPORTED if version >= 8 else b""
     return out + (NO_TAGS if version >= FLEXIBLE_FROM else b"")
 
 

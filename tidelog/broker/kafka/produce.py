@@ -176,7 +176,7 @@ class Production:
         self.has_failed = True
         entry.error, entry.message = code_of(error), error.message
         if self.request.is_ours:
-            entry.told = ProducedTag(error_code=error.code, message=error.message)
+            entry.tag = ProducedTag(error_code=error.code, message=error.message)
         if isinstance(error, NotLeader):
             topic = self._parts.cluster.image.topics.get(entry.topic)
             if topic is not None and entry.partition < len(topic.partitions):
@@ -188,7 +188,7 @@ class Production:
             self._refuse(entry, outcome)
         else:
             if self.request.is_ours:
-                entry.told = _receipt(outcome)
+                entry.tag = _receipt(outcome)
             if outcome.base_offset is None:  # a repeat whose offsets are forgotten
                 entry.error = OLD_REPEAT
             else:

@@ -41,7 +41,7 @@ class ProduceEntry(Struct):
     log_start_offset: int = -1
     hint: Hint | None = None
     """The current leader, if it is not this broker."""
-    told: ProducedTag | None = None
+    tag: ProducedTag | None = None
     """Details for tidelog's own client, sent as a tagged field; None for other clients."""
 
 
@@ -114,8 +114,8 @@ def _write_entry(out: bytearray, entry: ProduceEntry, version: int, *, is_flexib
         out += INT64.pack(entry.log_start_offset)
     if version >= MESSAGES_FROM:
         out += array(0, is_flexible=is_flexible) + string(entry.message, is_flexible=is_flexible)
-    if entry.told is not None or (version >= HINTS_FROM and entry.hint is not None):
-        fields = {} if entry.told is None else {TAG: encode(entry.told)}
+    if entry.tag is not None or (version >= HINTS_FROM and entry.hint is not None):
+        fields = {} if entry.tag is None else {TAG: encode(entry.tag)}
         if version >= HINTS_FROM and entry.hint is not None:
             fields[0] = leader_tag(entry.hint)
         out += tagged(fields)

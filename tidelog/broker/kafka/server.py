@@ -93,7 +93,7 @@ class KafkaServer:
         self._complaints: dict[str, float] = {}
         self._bound: Bound
         self._tasks: list[asyncio.Task[None]] = []
-        self._one_left = asyncio.Event()
+        self._connection_closed = asyncio.Event()
 
     async def open(self, network: Network) -> None:
         """Binds the address. Raises `OSError` if that fails."""
@@ -127,8 +127,8 @@ class KafkaServer:
         try:
             async with asyncio.timeout(grace_s):
                 while self._connections:
-                    self._one_left.clear()
-                    await self._one_left.wait()
+                    self._connection_closed.clear()
+                    await self._connection_closed.wait()
         except TimeoutError:
             logger.warning("requests are cut off: they take too long", connections=len(self._connections))
         for connection in list(self._connections):
@@ -155,7 +155,7 @@ class KafkaServer:
         """Removes a closed connection."""
         if self._connections.pop(connection, connection) is None:
             self.parts.admission.connections.leave(connection.address)
-            self._one_left.set()
+            self._connection_closed.set()
 
     def refused(self, reason: str, remote: str, why: str) -> None:
         """Counts a connection that was refused or closed by the broker, and logs it, at most once a minute per client

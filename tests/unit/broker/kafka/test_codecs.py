@@ -19,7 +19,7 @@ from tidelog.broker.kafka.apis import APIS, Api, Key
 from tidelog.broker.kafka.call import Call, Head, read_call
 from tidelog.broker.kafka.cold import NUMBERS, fields_of
 from tidelog.broker.kafka.fetch_codec import read_fetch
-from tidelog.broker.kafka.metadata import read_asked
+from tidelog.broker.kafka.metadata import read_topics
 from tidelog.broker.kafka.produce_codec import read_produce
 from tidelog.model.kafka_wire import ENTRIES_MAX, Malformed, Reader, array, string, tagged, uvarint
 from tidelog.model.steps import drive
@@ -59,7 +59,7 @@ def read_body(call: Call) -> object:
         case Key.FETCH:
             return drive(read_fetch(call))
         case Key.METADATA:
-            return drive(read_asked(call))
+            return drive(read_topics(call))
         case Key.API_VERSIONS:
             return client_software(call)
     return cold.read(call)

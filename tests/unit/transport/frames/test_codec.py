@@ -32,8 +32,8 @@ def broker_call(pieces: list[object]) -> Call:
 
 def answered(call: Call, tags: list[ProducedTag | None]) -> memoryview:
     request = drive(read_produce(call))
-    for entry, told in zip(request.entries, tags, strict=True):
-        entry.told = told
+    for entry, tag in zip(request.entries, tags, strict=True):
+        entry.tag = tag
     return memoryview(b"".join(drive(write_produced(call, request, 5))))
 
 

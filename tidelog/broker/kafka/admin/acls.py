@@ -86,18 +86,18 @@ class Filter(NamedTuple):
         return self.is_match and acl.fits(Resource(acl.resource_type, self.name))
 
 
-def read_filter(asked: Any) -> Filter:
+def read_filter(criteria: Any) -> Filter:
     """Returns the filter that the numbers of a request describe. Raises `Refused` for an unknown number."""
-    pattern = asked.pattern_type_filter
+    pattern = criteria.pattern_type_filter
     return Filter(
-        _any_of(KINDS, asked.resource_type_filter, "resource type", KINDS_ELSEWHERE),
-        asked.resource_name_filter,
+        _any_of(KINDS, criteria.resource_type_filter, "resource type", KINDS_ELSEWHERE),
+        criteria.resource_name_filter,
         None if pattern in (ANY, MATCH) else _word(PATTERNS, pattern, "pattern type"),
         pattern == MATCH,
-        asked.principal_filter,
-        asked.host_filter,
-        _any_of(OPERATIONS, asked.operation, "operation", OPERATIONS_ELSEWHERE),
-        None if asked.permission_type == ANY else _word(PERMISSIONS, asked.permission_type, "permission"),
+        criteria.principal_filter,
+        criteria.host_filter,
+        _any_of(OPERATIONS, criteria.operation, "operation", OPERATIONS_ELSEWHERE),
+        None if criteria.permission_type == ANY else _word(PERMISSIONS, criteria.permission_type, "permission"),
     )
 
 

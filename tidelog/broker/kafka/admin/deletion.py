@@ -16,7 +16,7 @@ ALL: Final = -1
 UNKNOWN: Final = -1
 
 
-class _Asked(NamedTuple):
+class _Deletion(NamedTuple):
     topic: str
     partition: int
     offset: int
@@ -25,14 +25,14 @@ class _Asked(NamedTuple):
 async def delete_records(desk: Desk, request: Any) -> Tree:
     """Deletes the records of each partition below an offset, and returns each partition's new log start offset."""
     deletions = [
-        _Asked(topic.name, partition.partition_index, partition.offset)
+        _Deletion(topic.name, partition.partition_index, partition.offset)
         for topic in request.topics
         for partition in topic.partitions
     ]
     is_repeated = repeated(deletion[:2] for deletion in deletions)
     deadline_s = desk.deadline_s(request.timeout)
 
-    async def delete(deletion: _Asked) -> Tree:
+    async def delete(deletion: _Deletion) -> Tree:
         refuse_repeated(is_repeated=is_repeated(deletion[:2]), what="this partition")
         desk.require(Operation.DELETE, topic_resource(deletion.topic))
         subject = f"{deletion.topic}-{deletion.partition} before {deletion.offset}"
@@ -42,7 +42,7 @@ async def delete_records(desk: Desk, request: Any) -> Tree:
     return {"topics": by_topic(deletions, await desk.each(deletions, delete, _answer), "partitions")}
 
 
-async def _delete(desk: Desk, deletion: _Asked, deadline_s: float) -> int:
+async def _delete(desk: Desk, deletion: _Deletion, deadline_s: float) -> int:
     """Deletes records of one partition; returns its new log start offset."""
     partition = desk.parts.partitions.handle(deletion.topic, deletion.partition)
     offset = (await partition.extent()).high_watermark if deletion.offset == ALL else deletion.offset
@@ -52,5 +52,5 @@ async def _delete(desk: Desk, deletion: _Asked, deadline_s: float) -> int:
     return (await partition.extent()).log_start_offset
 
 
-def _answer(deletion: _Asked, outcome: Outcome, low_watermark: int = UNKNOWN) -> Tree:
+def _answer(deletion: _Deletion, outcome: Outcome, low_watermark: int = UNKNOWN) -> Tree:
     return {"partition_index": deletion.partition, "low_watermark": low_watermark, "error_code": outcome.code}

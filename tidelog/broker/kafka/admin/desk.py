@@ -125,7 +125,7 @@ class Desk:
             refused = Outcome(KafkaCode.INVALID_REQUEST, f"{len(items)} items: send {most} in one request at most")
             return [failed(item, refused) for item in items]
 
-        async def one(item: Item) -> T:
+        async def attempt(item: Item) -> T:
             try:
                 async with self._turns:
                     self._refuse_late()
@@ -134,7 +134,7 @@ class Desk:
                 return failed(item, outcome_of(error, kind))
 
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one(item)) for item in items]
+            tasks = [group.create_task(attempt(item)) for item in items]
         return [task.result() for task in tasks]
 
     def _refuse_late(self) -> None:

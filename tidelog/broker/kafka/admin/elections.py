@@ -32,7 +32,7 @@ CODES: Final[Mapping[ElectionCode, int]] = MappingProxyType(
 )
 
 
-class _Asked(NamedTuple):
+class _Partition(NamedTuple):
     topic: str
     partition: int
 
@@ -42,7 +42,9 @@ async def elect_leaders(desk: Desk, request: Any) -> Tree:
     which such an election was possible."""
     partitions = None
     if request.topic_partitions is not None:
-        partitions = [_Asked(topic.topic, number) for topic in request.topic_partitions for number in topic.partitions]
+        partitions = [
+            _Partition(topic.topic, number) for topic in request.topic_partitions for number in topic.partitions
+        ]
     bound(len(partitions or ()))
     try:
         desk.require(Operation.ALTER, CLUSTER)
@@ -57,14 +59,14 @@ async def elect_leaders(desk: Desk, request: Any) -> Tree:
     return {"error_code": 0, "replica_election_results": _election_results(outcomes)}
 
 
-def _subject(request: Any, partitions: Sequence[_Asked] | None) -> str:
+def _subject(request: Any, partitions: Sequence[_Partition] | None) -> str:
     shown = (
         "all partitions" if partitions is None else " ".join(f"{topic}-{number}" for topic, number in partitions[:10])
     )
     return f"election {getattr(request, 'election_type', 0)} of {shown}"
 
 
-async def _elect(desk: Desk, request: Any, partitions: Sequence[_Asked] | None) -> dict[_Asked, Outcome]:
+async def _elect(desk: Desk, request: Any, partitions: Sequence[_Partition] | None) -> dict[_Partition, Outcome]:
     kind = getattr(request, "election_type", 0)
     if kind not in (0, 1):
         raise Refused(KafkaCode.INVALID_REQUEST, f"{kind} is no type of election: 0 is preferred, 1 unclean")
@@ -83,10 +85,10 @@ async def _elect(desk: Desk, request: Any, partitions: Sequence[_Asked] | None) 
     for answer in answers:
         if answer.topic_id in names:
             outcome = Outcome(CODES[answer.code], None if answer.code is ElectionCode.NONE else answer.code.value)
-            outcomes[_Asked(names[answer.topic_id], answer.partition)] = outcome
+            outcomes[_Partition(names[answer.topic_id], answer.partition)] = outcome
     return outcomes
 
 
-def _election_results(outcomes: Mapping[_Asked, Outcome]) -> list[Tree]:
+def _election_results(outcomes: Mapping[_Partition, Outcome]) -> list[Tree]:
     answers = [{"partition_id": partition.partition, **outcome.fields} for partition, outcome in outcomes.items()]
     return by_topic(outcomes, answers, "partition_result", "topic")

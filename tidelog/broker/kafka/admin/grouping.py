@@ -18,9 +18,9 @@ class Item(Protocol):
 N = TypeVar("N", bound=Item)
 
 
-def by_topic(asked: Iterable[N], answers: Sequence[Tree], field: str, name: str = "name") -> list[Tree]:
+def by_topic(items: Iterable[N], answers: Sequence[Tree], field: str, name: str = "name") -> list[Tree]:
     """Groups answers by topic: returns one tree per topic with its name under `name` and its answers under `field`."""
     topics: dict[str, list[Tree]] = {}
-    for item, answer in zip(asked, answers, strict=True):
+    for item, answer in zip(items, answers, strict=True):
         topics.setdefault(item.topic, []).append(answer)
     return [{name: topic, field: entries} for topic, entries in topics.items()]

@@ -29,7 +29,7 @@ async def describe_log_dirs(desk: Desk, request: Any) -> Tree:
     except Refused as error:
         return {"error_code": error.code, "results": []}
     topics, looked_at = [], 0
-    for topic, partitions in _asked(desk, request):
+    for topic, partitions in _requested(desk, request):
         shown = [replica for number in partitions if (replica := _replica(desk, topic, number)) is not None]
         if shown:
             topics.append({"name": topic.name, "partitions": shown})
@@ -40,7 +40,7 @@ async def describe_log_dirs(desk: Desk, request: Any) -> Tree:
     return {"error_code": 0, "results": [{"error_code": 0, "log_dir": desk.cluster.config.log_dir, "topics": topics}]}
 
 
-def _asked(desk: Desk, request: Any) -> Iterator[tuple[Topic, range | tuple[int, ...]]]:
+def _requested(desk: Desk, request: Any) -> Iterator[tuple[Topic, range | tuple[int, ...]]]:
     topics = desk.image.topics
     if request.topics is None:
         yield from ((topic, range(len(topic.partitions))) for topic in topics.values())

@@ -18,7 +18,7 @@ from tidelog.model.cluster import PartitionInfo, Topic
 from tidelog.model.errors import UnknownPartition
 
 
-class _Asked(NamedTuple):
+class _Move(NamedTuple):
     topic: str
     partition: int
     replicas: tuple[int, ...] | None
@@ -31,14 +31,14 @@ class _Asked(NamedTuple):
 async def alter_partition_reassignments(desk: Desk, request: Any) -> Tree:
     """Begins or cancels the reassignment of each partition in the request."""
     moves = [
-        _Asked(topic.name, partition.partition_index, None if partition.replicas is None else tuple(partition.replicas))
+        _Move(topic.name, partition.partition_index, None if partition.replicas is None else tuple(partition.replicas))
         for topic in request.topics
         for partition in topic.partitions
     ]
     is_repeated = repeated(move[:2] for move in moves)
     keeps_factor = not getattr(request, "allow_replication_factor_change", True)
 
-    async def alter(move: _Asked) -> Tree:
+    async def alter(move: _Move) -> Tree:
         refuse_repeated(is_repeated=is_repeated(move[:2]), what="this partition")
         if move.replicas is not None or not desk.may(Operation.ALTER, topic_resource(move.topic)):
             desk.require(Operation.ALTER, CLUSTER)
@@ -56,7 +56,7 @@ async def alter_partition_reassignments(desk: Desk, request: Any) -> Tree:
     }
 
 
-async def _alter(desk: Desk, move: _Asked, *, keeps_factor: bool) -> None:
+async def _alter(desk: Desk, move: _Move, *, keeps_factor: bool) -> None:
     topic, info = _partition(desk, move.topic, move.partition)
     if move.replicas is None and not info.is_moving:
         raise Refused(AdminCode.NO_REASSIGNMENT_IN_PROGRESS, "the replicas of this partition do not move")
@@ -75,7 +75,7 @@ def _partition(desk: Desk, name: str, number: int) -> tuple[Topic, PartitionInfo
     return topic, topic.partitions[number]
 
 
-def _answer(move: _Asked, outcome: Outcome) -> Tree:
+def _answer(move: _Move, outcome: Outcome) -> Tree:
     return {"partition_index": move.partition, **outcome.fields}
 
 
@@ -97,7 +97,7 @@ async def list_partition_reassignments(desk: Desk, request: Any) -> Tree:
         for info in topics[name].partitions
         if info.is_moving and (numbers is None or info.partition in numbers)
     ]
-    names = [_Asked(name, info.partition, None) for name, info in moving]
+    names = [_Move(name, info.partition, None) for name, info in moving]
     return {**DONE.fields, "topics": by_topic(names, [_shown(info) for _, info in moving], "partitions")}
 
 

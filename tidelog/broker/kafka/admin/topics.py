@@ -138,7 +138,7 @@ async def delete_topics(desk: Desk, request: Any) -> Tree:
 
     async def delete(named_topic: _Named) -> Tree:
         refuse_repeated(is_repeated=is_repeated(named_topic), what="this topic")
-        name, topic_id = _found(desk, named_topic)
+        name, topic_id = _resolve(desk, named_topic)
         desk.require(Operation.DELETE, topic_resource(name))
         async with desk.changing(Operation.DELETE, topic_resource(name), name):
             await _delete(desk, name, topic_id)
@@ -147,7 +147,7 @@ async def delete_topics(desk: Desk, request: Any) -> Tree:
     return {"responses": await desk.each(topics, delete, _not_deleted)}
 
 
-def _found(desk: Desk, named: _Named) -> tuple[str, str | None]:
+def _resolve(desk: Desk, named: _Named) -> tuple[str, str | None]:
     """Returns the name of the topic, and the id if the client gave one. Raises `Refused` for an unknown id."""
     if (named.name is None) == (named.topic_id is None):
         raise Refused(KafkaCode.INVALID_REQUEST, "name a topic by its name or its id, not both")

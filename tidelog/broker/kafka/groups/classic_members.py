@@ -148,8 +148,8 @@ async def heartbeat(parts: Parts, call: Call, request: Any, caller: Caller) -> T
 
 async def leave_group(parts: Parts, call: Call, request: Any, caller: Caller) -> Tree:
     """Answers a LeaveGroup. Versions before 3 name one member, and have one error code for the whole request."""
-    is_one = not hasattr(request, "members")
-    named = [Leaving(request.member_id)] if is_one else [_leaving(member) for member in request.members]
+    is_single = not hasattr(request, "members")
+    named = [Leaving(request.member_id)] if is_single else [_leaving(member) for member in request.members]
     try:
         require(parts, caller, Operation.READ, request.group_id)
         leave = LeaveGroup(group=request.group_id, members=tuple(named))
@@ -158,7 +158,7 @@ async def leave_group(parts: Parts, call: Call, request: Any, caller: Caller) ->
         return {"error_code": group_code(error), "members": []}
     codes = [0 if verdict.error is None else int(group_code(verdict.error)) for verdict in verdicts]
     return {
-        "error_code": codes[0] if is_one else 0,
+        "error_code": codes[0] if is_single else 0,
         "members": [
             {"member_id": verdict.member.member_id, "group_instance_id": verdict.member.instance_id, "error_code": code}
             for verdict, code in zip(verdicts, codes, strict=True)

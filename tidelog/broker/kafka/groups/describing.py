@@ -22,7 +22,7 @@ CONSUMER: Final = "consumer"
 DEAD: Final = "Dead"
 """State in which versions before 6 report a group that does not exist."""
 UNKNOWN_SAID_SINCE: Final = 6
-NOT_ASKED: Final = -(1 << 31)
+NOT_REPORTED: Final = -(1 << 31)
 """Value of `authorized_operations` in an answer that does not report them."""
 CONSUMER_MEMBER: Final = 1
 
@@ -114,7 +114,7 @@ def _tree(name: str, code: int = 0, message: str | None = None) -> Tree:
         "assignment_epoch": 0,
         "assignor_name": "",
         "members": [],
-        "authorized_operations": NOT_ASKED,
+        "authorized_operations": NOT_REPORTED,
     }
 
 

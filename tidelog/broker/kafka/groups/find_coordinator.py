@@ -27,13 +27,13 @@ async def find_coordinator(parts: Parts, call: Call, request: Any, caller: Calle
     """Answers a FindCoordinator. Versions before 4 ask for one group."""
     kind = getattr(request, "key_type", GROUP)
     if hasattr(request, "key"):
-        return await _found(parts, kind, request.key, caller)
+        return await _coordinator(parts, kind, request.key, caller)
     keys = dict.fromkeys(request.coordinator_keys)
-    coordinators = [{"key": key, **await _found(parts, kind, key, caller)} for key in keys]
+    coordinators = [{"key": key, **await _coordinator(parts, kind, key, caller)} for key in keys]
     return {"coordinators": coordinators}
 
 
-async def _found(parts: Parts, kind: int, key: str, caller: Caller) -> Tree:
+async def _coordinator(parts: Parts, kind: int, key: str, caller: Caller) -> Tree:
     if kind == TRANSACTION:
         code = KafkaCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         return _not_found(code, "tidelog has no transactions: leave transactional.id out")

@@ -30,18 +30,18 @@ NO_EPOCH: Final = -1
 class _Row:
     """A partition of an OffsetCommit request, with its error code."""
 
-    __slots__ = ("asked", "code", "topic")
+    __slots__ = ("code", "entry", "topic")
 
-    def __init__(self, topic: str, asked: Any, code: int) -> None:
+    def __init__(self, topic: str, entry: Any, code: int) -> None:
         self.topic = topic
-        self.asked = asked
+        self.entry = entry
         self.code = code
 
     def offset(self) -> CommittedOffset:
         """Returns the offset in the coordinator's form."""
-        epoch = getattr(self.asked, "committed_leader_epoch", NO_EPOCH)
-        metadata = self.asked.committed_metadata or ""
-        return CommittedOffset(self.topic, self.asked.partition_index, self.asked.committed_offset, epoch, metadata)
+        epoch = getattr(self.entry, "committed_leader_epoch", NO_EPOCH)
+        metadata = self.entry.committed_metadata or ""
+        return CommittedOffset(self.topic, self.entry.partition_index, self.entry.committed_offset, epoch, metadata)
 
 
 async def offset_commit(parts: Parts, call: Call, request: Any, caller: Caller) -> Tree:
@@ -60,7 +60,7 @@ async def offset_commit(parts: Parts, call: Call, request: Any, caller: Caller) 
             {
                 **as_named(topic),
                 "partitions": [
-                    {"partition_index": row.asked.partition_index, "error_code": row.code} for row in of_topic
+                    {"partition_index": row.entry.partition_index, "error_code": row.code} for row in of_topic
                 ],
             }
             for topic, of_topic in zip(request.topics, rows, strict=True)

@@ -67,13 +67,13 @@ def offsets_code(error: TidelogError) -> KafkaCode:
     return KafkaCode.STALE_MEMBER_EPOCH if isinstance(error, FencedMember) else group_code(error)
 
 
-def name_of(parts: Parts, asked: Any) -> str | None:
+def name_of(parts: Parts, entry: Any) -> str | None:
     """Returns the name of the topic that part of a request is about, by its name or its id; None if no topic has that
     id."""
-    if hasattr(asked, "name"):
-        name: str = asked.name
+    if hasattr(entry, "name"):
+        name: str = entry.name
         return name
-    return None if asked.topic_id is None else topic_of_id(parts, asked.topic_id)
+    return None if entry.topic_id is None else topic_of_id(parts, entry.topic_id)
 
 
 def topic_of_id(parts: Parts, topic_id: str) -> str | None:
@@ -88,6 +88,6 @@ def id_of(parts: Parts, name: str) -> str | None:
     return None if topic is None else topic.topic_id
 
 
-def as_named(asked: Any) -> Tree:
+def as_named(entry: Any) -> Tree:
     """Returns the fields that identify a topic in an answer: its name or its id, as in the request."""
-    return {"name": getattr(asked, "name", None), "topic_id": getattr(asked, "topic_id", None)}
+    return {"name": getattr(entry, "name", None), "topic_id": getattr(entry, "topic_id", None)}
