@@ -12,7 +12,7 @@ import pytest
 
 from tidelog.broker.partitions.partition_handle import FetchedBatches
 from tidelog.broker.routing import json_reads
-from tidelog.broker.routing.json_reads import ShownRecords, Wanted, array_of, read_records, show_batches
+from tidelog.broker.routing.json_reads import ReadTerms, ShownRecords, array_of, read_records, show_batches
 from tidelog.broker.runtime.heavy_work import HeavyWork
 from tidelog.model.batch_codec import empty_batch, encode_batch
 from tidelog.model.batch_header import Compression
@@ -27,8 +27,8 @@ MIB = 1 << 20
 LONGEST = 8 * MIB
 
 
-def wanted(form: RecordForm = "binary", bytes_max: int = MIB) -> Wanted:
-    return Wanted("t", 0, form, bytes_max, 64 * MIB, LONGEST)
+def wanted(form: RecordForm = "binary", bytes_max: int = MIB) -> ReadTerms:
+    return ReadTerms("t", 0, form, bytes_max, 64 * MIB, LONGEST)
 
 
 class EmptyPartition:

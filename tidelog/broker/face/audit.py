@@ -91,7 +91,7 @@ class Denials:
         self._all = TokenBucket(burst_s=1.0)
         self._all.set_rate(DENIALS_PER_S, 0.0)
         self._all.fill(0.0)
-        self._known: OrderedDict[tuple[str, str], tuple[float, int]] = OrderedDict()
+        self._lines: OrderedDict[tuple[str, str], tuple[float, int]] = OrderedDict()
         """For each caller and reason: when the next line is due, and how many denials were left out since the last
         one.
         """
@@ -101,19 +101,19 @@ class Denials:
         """Returns the number of equal denials left out since the last line if this denial gets a line; None if it is
         left out.
         """
-        next_s, left_out = self._known.pop((caller, reason), (0.0, 0))
-        is_told = now_s >= next_s and self._all.owed_s(now_s) == 0
-        if is_told:
+        next_s, left_out = self._lines.pop((caller, reason), (0.0, 0))
+        is_due = now_s >= next_s and self._all.owed_s(now_s) == 0
+        if is_due:
             self._all.spend(1, now_s)
             next_s, reported, left_out = now_s + DENIAL_EVERY_S, left_out + self._forgotten, 0
             self._forgotten = 0
         else:
             left_out += 1
-        self._known[caller, reason] = (next_s, left_out)
-        if len(self._known) > DENIERS_MAX:
-            _, (_, forgotten) = self._known.popitem(last=False)
+        self._lines[caller, reason] = (next_s, left_out)
+        if len(self._lines) > DENIERS_MAX:
+            _, (_, forgotten) = self._lines.popitem(last=False)
             self._forgotten += forgotten
-        return reported if is_told else None
+        return reported if is_due else None
 
 
 class Audit:

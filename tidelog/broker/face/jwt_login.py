@@ -52,7 +52,7 @@ class JwtLogin:
         self._terms = terms
         self._clock = clock
         self._key = bytes.fromhex(entropy.token_hex(32))
-        self._known: dict[bytes, tuple[Principal, Signed]] = {}
+        self._verified: dict[bytes, tuple[Principal, Signed]] = {}
 
     @property
     def keys(self) -> JwtKeys:
@@ -62,7 +62,7 @@ class JwtLogin:
     def prove(self, text: str) -> tuple[Principal, Signed]:
         """Returns the principal of a token, with its expiry and key. Raises `NotAuthenticated`."""
         name = hmac.digest(self._key, text.encode(), sha256)
-        remembered = self._known.get(name)
+        remembered = self._verified.get(name)
         if remembered is not None and self.still_holds(remembered[1]):
             return remembered
         token = taken_apart(text)
@@ -71,9 +71,9 @@ class JwtLogin:
         key = self.keys.verified_by(token)
         if key is None:
             raise refused("jwt: key or signature")
-        proof = self._known[name] = (principal, Signed(expires_ms, key))
-        if len(self._known) > REMEMBERED_MAX:
-            del self._known[next(iter(self._known))]
+        proof = self._verified[name] = (principal, Signed(expires_ms, key))
+        if len(self._verified) > REMEMBERED_MAX:
+            del self._verified[next(iter(self._verified))]
         return proof
 
     def still_holds(self, signed: Signed) -> bool:

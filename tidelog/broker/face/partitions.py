@@ -115,11 +115,11 @@ class Partitions:
         """
         await self._purgatory.wait(watched, is_ready, deadline_s)
 
-    async def wait_for_change(self, known: Sequence[tuple[PartitionHandle, int]], deadline_s: float) -> None:
+    async def wait_for_change(self, ends: Sequence[tuple[PartitionHandle, int]], deadline_s: float) -> None:
         """Waits until the high watermark of any partition differs from the one given with it, a partition has an error,
         or the deadline (loop time). Raises `Overloaded`.
         """
-        await bulk_calls.wait_for_change(known, self._purgatory, deadline_s)
+        await bulk_calls.wait_for_change(ends, self._purgatory, deadline_s)
 
     async def verify(self, node_id: int, query: VerifyQuery) -> VerifyReply:
         """Reads and verifies a part of one broker's replica. Raises `NotFound`, `LeaderNotAvailable`."""
@@ -136,13 +136,13 @@ class Partitions:
             raise LeaderNotAvailable(f"broker {node_id} cannot be asked now") from None
 
     async def find_losses(
-        self, topic: Topic, info: PartitionInfo, asked: tuple[int, int] | None, even_though: Sequence[int]
+        self, topic: Topic, info: PartitionInfo, offsets: tuple[int, int] | None, even_though: Sequence[int]
     ) -> LossReport:
         """Asks all replicas for the damaged batches in the offsets [start, end), or in all, and returns which offsets
         are lost on every replica. Brokers in `even_though` may be unreachable. Raises `LeaderNotAvailable`,
         `OffsetOutOfRange`.
         """
-        return await self._replicas.loss_finder.find(topic, info, asked, even_though)
+        return await self._replicas.loss_finder.find(topic, info, offsets, even_though)
 
     async def find_remains(self, topic: Topic, info: PartitionInfo, even_though: Sequence[int]) -> RemainsReport:
         """Asks all replicas of a partition that lost its quorum or its in-sync replicas what they still have, and

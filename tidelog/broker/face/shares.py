@@ -65,7 +65,7 @@ class Shares:
         self._now_s = now_s
         self._buckets_max = buckets_max
         self._sleep = sleep
-        self._known: tuple[Quota, ...] = ()
+        self._table_quotas: tuple[Quota, ...] = ()
         self._table = QuotaTable(())
         self._buckets: OrderedDict[BucketName, TokenBucket] = OrderedDict()
         self._held: dict[str, int] = {}
@@ -165,8 +165,8 @@ class Shares:
 
     def _table_now(self) -> QuotaTable:
         quotas = self._quotas()
-        if quotas is not self._known:
-            self._known, self._table = quotas, QuotaTable(quotas)
+        if quotas is not self._table_quotas:
+            self._table_quotas, self._table = quotas, QuotaTable(quotas)
             if not quotas:
                 self._buckets.clear()
         return self._table

@@ -100,21 +100,21 @@ class CheckedV3(Struct, frozen=True):
     is_allowed: bool
 
 
-_ASKED: Final = json_decoder(AclAsked)
-_ALL_ASKED: Final = json_decoder(AclsAsked)
+_ACL: Final = json_decoder(AclAsked)
+_ACLS: Final = json_decoder(AclsAsked)
 
 
 async def list_acls(context: Context, call: Call) -> web.StreamResponse:
     """Lists the ACLs that match the query."""
     links = Links(context, call)
-    shown = [_shown(links, acl) for acl in _found(context, call)]
+    shown = [_shown(links, acl) for acl in _matching(context, call)]
     return json_answer(links.list_of("KafkaAcl", shown, "acls"))
 
 
 async def create_acl(context: Context, call: Call) -> web.StreamResponse:
     """Creates an ACL, unless it exists."""
     Links(context, call)
-    acl = _acl(await read_json(context, call, _ASKED))
+    acl = _acl(await read_json(context, call, _ACL))
     call.subject = _words([acl])
     await context.face.administration.by(call.caller).change_access(AddAcls([acl]))
     return web.Response(status=201, content_type=JSON_TYPE)
@@ -123,7 +123,7 @@ async def create_acl(context: Context, call: Call) -> web.StreamResponse:
 async def create_acls(context: Context, call: Call) -> web.StreamResponse:
     """Creates ACLs, all or none."""
     Links(context, call)
-    entries = (await read_json(context, call, _ALL_ASKED)).data
+    entries = (await read_json(context, call, _ACLS)).data
     if not 0 < len(entries) <= context.limits.acls_at_once_max:
         raise UnprocessableBody(f"{len(entries)} ACLs: make 1 to {context.limits.acls_at_once_max} in one request")
     acls = [_acl(entry) for entry in entries]
@@ -139,7 +139,7 @@ async def delete_acls(context: Context, call: Call) -> web.StreamResponse:
     missing = [name for name in NEEDED_TO_DELETE if name not in call.query]
     if missing:
         raise InvalidRequest(f"say {', '.join(missing)} in the query, so that no more is deleted than is meant")
-    acls = _found(context, call)
+    acls = _matching(context, call)
     call.subject = _words(acls)
     if acls:
         await context.face.administration.by(call.caller).change_access(RemoveAcls(acls))
@@ -175,7 +175,7 @@ def _word(name: str, word: str) -> str:
     return value
 
 
-def _found(context: Context, call: Call) -> list[Acl]:
+def _matching(context: Context, call: Call) -> list[Acl]:
     """Returns the ACLs whose fields have all values of the query."""
     query = {name: value for name, value in call.query.items() if name in FIELDS and value != ANY}
     pattern = query.get("pattern_type", "").upper()

@@ -89,7 +89,7 @@ class Connection(web.RequestHandler):
         "_server",
         "address",
         "certificate",
-        "has_asked",
+        "has_requested",
         "is_probe",
         "waits_since_s",
     )
@@ -112,7 +112,7 @@ class Connection(web.RequestHandler):
         """The user for whose connection quota this connection counts; None without quotas."""
         self.address = ""
         """The client's address, without its port."""
-        self.has_asked = False
+        self.has_requested = False
         """True once a request has arrived."""
         self.is_probe = False
         """True if the connection has one of the places kept for probes: only routes that are always served (health
@@ -253,7 +253,7 @@ class Connection(web.RequestHandler):
         if self._is_serving:  # the rest of a body, as a rule
             super().data_received(data)
             return
-        if not self.has_asked and data.startswith(FRAME_START) and self.transport is not None:
+        if not self.has_requested and data.startswith(FRAME_START) and self.transport is not None:
             self._server.metrics.refused("not HTTP")
             self.transport.close()
             return
@@ -263,7 +263,7 @@ class Connection(web.RequestHandler):
             return
         self._server.resting.heard(self, self._loop.time())
         if self.is_busy:
-            self.has_asked = True
+            self.has_requested = True
             self._server.heads.end(self)
             if not was_busy:
                 self.waits_since_s = self._server.now_s()
@@ -373,7 +373,7 @@ class Server(web.Server):
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds_max):
                 while not self.resting.is_empty:
-                    await self.resting.one_left()
+                    await self.resting.connection_closed()
 
     def __call__(self) -> Connection:
         limits = self.limits

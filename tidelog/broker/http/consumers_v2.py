@@ -23,7 +23,7 @@ from tidelog.broker.http.body import read_body
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
 from tidelog.broker.http.json_body import decode_body, json_decoder
-from tidelog.broker.http.media import Embedded, check_document, embedded_wanted
+from tidelog.broker.http.media import Embedded, check_document, embedded_accepted
 from tidelog.broker.http.topics_v2 import ANSWER_TYPE
 from tidelog.model.access import Operation
 from tidelog.model.errors import InvalidRequest, UnknownPartition
@@ -142,7 +142,7 @@ async def _seek_to_edge(context: Context, call: Call, *, is_end: bool) -> web.St
 
 async def get_records(context: Context, call: Call) -> web.StreamResponse:
     """Returns the next records of an instance; waits if there are none."""
-    embedded = _form_wanted(call)
+    embedded = _accepted_form(call)
     limits, consumers = context.limits, context.face.rest_consumers
     if context.guard is not None:
         await _check_reading(context, call)
@@ -187,14 +187,14 @@ def _lost_header(read: requests.RecordsRead) -> dict[str, str]:
     return {LOST_HEADER: ", ".join(ranges)} if ranges else {}
 
 
-def _form_wanted(call: Call) -> Embedded | None:
+def _accepted_form(call: Call) -> Embedded | None:
     """Returns the record format that `Accept` requires; None if it accepts any, so that the instance's own format is
     used.
     """
     accept = call.request.headers.get("Accept")
     kinds = [] if accept is None else [kind.partition(";")[0].strip() for kind in accept.split(",")]
     takes_any = accept is None or "*/*" in kinds or "application/*" in kinds
-    return None if takes_any else embedded_wanted(call.request)
+    return None if takes_any else embedded_accepted(call.request)
 
 
 # -- committed offsets ------------------------------------------------------------------------------------------------

@@ -98,7 +98,7 @@ class OffsetsAsked(Body):
 
 _HEARTBEAT: Final = json_decoder(HeartbeatAsked)
 _COMMIT: Final = json_decoder(CommitAsked)
-_OFFSETS_ASKED: Final = json_decoder(OffsetsAsked)
+_OFFSETS: Final = json_decoder(OffsetsAsked)
 
 
 async def post_heartbeat(context: Context, call: Call) -> web.StreamResponse:
@@ -137,7 +137,7 @@ async def commit_offsets(context: Context, call: Call) -> web.StreamResponse:
 
 async def fetch_offsets(context: Context, call: Call) -> web.StreamResponse:
     """Returns the committed offsets of a group, in the named partitions or in all."""
-    body = await read_json(context, call, _OFFSETS_ASKED)
+    body = await read_json(context, call, _OFFSETS)
     context.require(call, Operation.DESCRIBE, "Topic", [entry.topic for entry in body.partitions or ()])
     fetch = FetchOffsets(
         group=_group(call),

@@ -114,7 +114,7 @@ class LossesJudged(Struct, frozen=True):
     remains: RemainsShown | None = None
 
 
-_ASKED: Final = json_decoder(LossesAsked)
+_LOSSES: Final = json_decoder(LossesAsked)
 
 
 async def list_all(context: Context, call: Call) -> web.StreamResponse:
@@ -145,7 +145,7 @@ async def accept(context: Context, call: Call) -> web.StreamResponse:
     links = Links(context, call)
     topic = context.face.cluster.topic(call.topic_name())
     info = partition_of(topic, call)
-    body = await read_json(context, call, _ASKED)
+    body = await read_json(context, call, _LOSSES)
     even_though = _named(topic, info, body)
     if body.votes:
         return json_answer(await _regroup(context, call, links, topic, info, body))

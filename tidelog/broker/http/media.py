@@ -54,7 +54,7 @@ _EMBEDDED: Final = MappingProxyType(
     }
 )
 # A range of types is a wish, in `Accept`. As the type of a body it says nothing, and browsers send it without asking.
-_WANTED: Final = MappingProxyType({**_EMBEDDED, "application/*": Embedded.BINARY, "*/*": Embedded.BINARY})
+_ACCEPTED: Final = MappingProxyType({**_EMBEDDED, "application/*": Embedded.BINARY, "*/*": Embedded.BINARY})
 _DOCUMENTS: Final = frozenset({*_EMBEDDED, "application/vnd.kafka+json"})
 _BYTES: Final = "application/octet-stream"
 _UTF_8: Final = frozenset({"utf-8", "utf8", "us-ascii"})
@@ -90,7 +90,7 @@ def check_batches(request: web.BaseRequest, expected: str = BATCHES_TYPE) -> Non
         raise UnsupportedMediaType(f"Content-Type {shown(kind)} is not known here: send {expected}")
 
 
-def embedded_wanted(request: web.BaseRequest) -> Embedded:
+def embedded_accepted(request: web.BaseRequest) -> Embedded:
     """Returns the record format that `Accept` prefers, by quality and then by order. Raises `NotAcceptable` if it
     allows none.
     """
@@ -100,7 +100,7 @@ def embedded_wanted(request: web.BaseRequest) -> Embedded:
     best, best_quality = None, 0.0
     for entry in accept.split(","):
         kind, _, parameters = entry.partition(";")
-        form = _WANTED.get(kind.strip().lower())
+        form = _ACCEPTED.get(kind.strip().lower())
         quality = _quality(parameters)
         if form is not None and quality > best_quality:
             best, best_quality = form, quality

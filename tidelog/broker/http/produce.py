@@ -180,8 +180,8 @@ async def refuse_other_content(context: Context, topic: Topic, keyed: KeyedReque
     if keyed is None:
         return
     partitions = [_partition(context, topic, info.partition) for info in topic.partitions]
-    open_ones = [partition for partition in partitions if not isinstance(partition, LeaderNotAvailable)]
-    for fingerprint in await context.face.partitions.fingerprints_of(open_ones, keyed.producer_id):
+    available = [partition for partition in partitions if not isinstance(partition, LeaderNotAvailable)]
+    for fingerprint in await context.face.partitions.fingerprints_of(available, keyed.producer_id):
         if isinstance(fingerprint, int) and fingerprint != keyed.fingerprint:
             raise IdempotencyKeyReused("this Idempotency-Key came with other content before; use a new key")
 

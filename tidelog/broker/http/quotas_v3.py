@@ -47,7 +47,7 @@ class QuotasAsked(Body):
     validate_only: bool = False
 
 
-_ASKED: Final = json_decoder(QuotasAsked)
+_QUOTAS: Final = json_decoder(QuotasAsked)
 
 
 async def list_quotas(context: Context, call: Call) -> web.StreamResponse:
@@ -60,7 +60,7 @@ async def list_quotas(context: Context, call: Call) -> web.StreamResponse:
 async def alter_quotas(context: Context, call: Call) -> web.StreamResponse:
     """Sets or removes rates of entities, all or none. May be repeated."""
     Links(context, call)
-    body = await read_json(context, call, _ASKED)
+    body = await read_json(context, call, _QUOTAS)
     changes = [QuotaChange(change.rates, change.user, change.client_id, change.address) for change in body.data]
     call.subject = "; ".join(
         f"{Entity(change.user, change.client_id, change.address)}: {change.rates}" for change in body.data[:10]

@@ -107,7 +107,7 @@ class ElectionsShown(Struct, frozen=True):
     data: list[ElectionShown]
 
 
-MOVES_TOLD: Final = 10
+MOVES_SHOWN: Final = 10
 _MOVES: Final = json_decoder(MovesAsked)
 _REBALANCE: Final = json_decoder(RebalanceAsked)
 _ELECTION: Final = json_decoder(ElectionAsked)
@@ -171,7 +171,7 @@ async def begin(context: Context, call: Call) -> web.StreamResponse:
         NewReplicas(*_named(context, move.topic_name, move.partition_id), list(move.replicas)) for move in body.data
     ]
     call.subject = "; ".join(
-        f"{move.topic_name}-{move.partition_id} to {list(move.replicas)}" for move in body.data[:MOVES_TOLD]
+        f"{move.topic_name}-{move.partition_id} to {list(move.replicas)}" for move in body.data[:MOVES_SHOWN]
     )
     await context.face.administration.by(call.caller).alter_reassignments(moves, body.throttle_bytes_per_s)
     return no_content()

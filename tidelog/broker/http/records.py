@@ -10,19 +10,19 @@ from __future__ import annotations
 from aiohttp import web
 
 from tidelog.broker.face.partitions import ReadHandle
-from tidelog.broker.face.records import Wanted, read_records
+from tidelog.broker.face.records import ReadTerms, read_records
 from tidelog.broker.http import params
 from tidelog.broker.http.answers import send_parts
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
-from tidelog.broker.http.media import embedded_wanted
+from tidelog.broker.http.media import embedded_accepted
 from tidelog.broker.http.reading import position_headers, readable_partition, start_offset, wait_for_data
 from tidelog.model.errors import FormatMismatch, InvalidRequest
 
 
 async def get_records(context: Context, call: Call) -> web.StreamResponse:
     """Returns records of a partition, without keeping state for the reader."""
-    embedded = embedded_wanted(call.request)
+    embedded = embedded_accepted(call.request)
     partition = readable_partition(context, call)
     query = call.query
     if ("offset" in query) == ("timestamp" in query):
@@ -32,7 +32,7 @@ async def get_records(context: Context, call: Call) -> web.StreamResponse:
     bytes_max = min(bytes_max, limits.json_fetch_bytes_max, limits.fetch_bytes_max)
     wait_s = call.duration_s(context, "timeout", 0)
     offset = await _find_start(context, call, partition, wait_s)
-    terms = Wanted(
+    terms = ReadTerms(
         partition.topic,
         partition.partition,
         embedded.form,

@@ -22,7 +22,7 @@ class Silent(Protocol):
     """A connection that may be closed for a new one while it is silent."""
 
     address: str
-    has_asked: bool
+    has_requested: bool
     is_probe: bool
 
     @property
@@ -65,12 +65,12 @@ class Resting:
 
     def forget(self, connection: Silent) -> bool:
         """Removes a connection that is lost or closed; returns False if it was removed before."""
-        was_known = self._silent_since.pop(connection, None) is not None
+        was_open = self._silent_since.pop(connection, None) is not None
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
-        return was_known
+        return was_open
 
-    async def one_left(self) -> None:
+    async def connection_closed(self) -> None:
         """Waits until a connection is lost or closed. Only one caller may wait at a time."""
         self._waiter = asyncio.get_running_loop().create_future()
         await self._waiter
@@ -81,7 +81,7 @@ class Resting:
         """
         silent = (item for item in self._silent_since.items() if address in (None, item[0].address))
         for connection, since_s in [*islice(silent, LOOKED_AT_MAX)]:
-            rest_s = self._limits.rested_s if connection.has_asked else self._limits.fresh_s
+            rest_s = self._limits.rested_s if connection.has_requested else self._limits.fresh_s
             if connection.is_busy:
                 self.heard(connection, now_s)  # it waits for an answer; the next look is at others
             elif connection.is_probe is probe and now_s - since_s >= rest_s:

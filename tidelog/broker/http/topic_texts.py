@@ -56,7 +56,7 @@ class TopicTexts:
     """
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[Topic, Raw]] = {}
+        self._texts: dict[str, tuple[Topic, Raw]] = {}
 
     def of(self, image: ClusterImage, names: Iterable[str]) -> Steps[list[Raw]]:
         """Returns the JSON of the topics among `names` that exist, in the order of `names`. A slice of work ends after
@@ -65,17 +65,17 @@ class TopicTexts:
         texts: list[Raw] = []
         written = 0
         for topic in [image.topics[name] for name in names if name in image.topics]:
-            topic_written, text = self._known.get(topic.name, (None, Raw()))
+            topic_written, text = self._texts.get(topic.name, (None, Raw()))
             if topic_written is not topic:
                 if written >= SLICE_PARTITIONS:
                     yield None
                     written = 0
                 text = Raw(json.encode(shown(topic)))
-                self._known[topic.name] = topic, text
+                self._texts[topic.name] = topic, text
                 written += len(topic.partitions)
             texts.append(text)
-        for name in [name for name in self._known if name not in image.topics] if written else ():
-            del self._known[name]
+        for name in [name for name in self._texts if name not in image.topics] if written else ():
+            del self._texts[name]
         return texts
 
 

@@ -63,50 +63,52 @@ class Beginnings:
                 f"group {instance.group} has no committed offset in {names(partitions)}, or none that is there any "
                 "more, and auto.offset.reset is none: post positions to begin at"
             )
-        for partition, found in await self._extents([(partition, None) for partition in partitions]):
-            if not isinstance(found, TidelogError):
-                extent = found.extent
+        for partition, answer in await self._extents([(partition, None) for partition in partitions]):
+            if not isinstance(answer, TidelogError):
+                extent = answer.extent
                 offset = extent.log_start_offset if reset == "earliest" else extent.high_watermark
                 instance.positions.begin(partition, offset)
 
-    async def seek(self, instance: Instance, asked: Seek) -> None:
+    async def seek(self, instance: Instance, request: Seek) -> None:
         """Sets positions to the given offsets, or to the first offsets with the given timestamps or later. Raises
         `IllegalState` if a partition is not assigned to the instance; then no position changes.
         """
-        sought = [*asked.offsets, *asked.timestamps]
+        sought = [*request.offsets, *request.timestamps]
         _require_own(instance, [(topic, number) for topic, number, _ in sought])
-        times = [((topic, number), timestamp_ms) for topic, number, timestamp_ms in asked.timestamps]
-        offsets = [((topic, number), offset) for topic, number, offset in asked.offsets]
-        for partition, found in await self._extents(times):
-            if isinstance(found, TidelogError):
-                raise found
-            offsets.append((partition, found.extent.high_watermark if found.record is None else found.record[0]))
+        times = [((topic, number), timestamp_ms) for topic, number, timestamp_ms in request.timestamps]
+        offsets = [((topic, number), offset) for topic, number, offset in request.offsets]
+        for partition, answer in await self._extents(times):
+            if isinstance(answer, TidelogError):
+                raise answer
+            offsets.append((partition, answer.extent.high_watermark if answer.record is None else answer.record[0]))
         for partition, offset in offsets:
             instance.positions.begin(partition, offset)
 
-    async def seek_to_edge(self, instance: Instance, asked: SeekToEdge) -> None:
+    async def seek_to_edge(self, instance: Instance, request: SeekToEdge) -> None:
         """Sets the position to the beginning or the end of the named partitions, or of all assigned partitions if none
         are named. Raises `IllegalState` if a partition is not assigned to the instance.
         """
-        partitions = pairs(asked.partitions) or list(instance.positions.partitions)
+        partitions = pairs(request.partitions) or list(instance.positions.partitions)
         _require_own(instance, partitions)
         edges: list[tuple[Partition, int]] = []
-        for partition, found in await self._extents([(partition, None) for partition in partitions]):
-            if isinstance(found, TidelogError):
-                raise found
-            edges.append((partition, found.extent.high_watermark if asked.is_end else found.extent.log_start_offset))
+        for partition, answer in await self._extents([(partition, None) for partition in partitions]):
+            if isinstance(answer, TidelogError):
+                raise answer
+            edges.append(
+                (partition, answer.extent.high_watermark if request.is_end else answer.extent.log_start_offset)
+            )
         for partition, offset in edges:
             instance.positions.begin(partition, offset)
 
     async def _extents(
-        self, asked: Sequence[tuple[Partition, int | None]]
+        self, questions: Sequence[tuple[Partition, int | None]]
     ) -> list[tuple[Partition, Offsets | TidelogError]]:
         """Returns for each partition its log start and high watermark and, with a timestamp (ms), the first record of
         that time or later; or the error of that partition.
         """
-        handles = [(self._handle(partition), timestamp_ms) for partition, timestamp_ms in asked]
+        handles = [(self._handle(partition), timestamp_ms) for partition, timestamp_ms in questions]
         answers = await offsets_of(handles)
-        return [(partition, answer) for (partition, _), answer in zip(asked, answers, strict=True)]
+        return [(partition, answer) for (partition, _), answer in zip(questions, answers, strict=True)]
 
     def _handle(self, partition: Partition) -> PartitionHandle | TidelogError:
         try:
@@ -117,8 +119,8 @@ class Beginnings:
 
 def _require_own(instance: Instance, partitions: Sequence[Partition]) -> None:
     owned = dict.fromkeys(instance.positions.partitions)
-    others = [partition for partition in partitions if partition not in owned]
-    if others:
+    foreign = [partition for partition in partitions if partition not in owned]
+    if foreign:
         raise IllegalState(
-            f"consumer instance {instance.name} does not have {names(others)} (now); no position changed"
+            f"consumer instance {instance.name} does not have {names(foreign)} (now); no position changed"
         )

@@ -32,10 +32,10 @@ class Commits:
         """
         if instance.what.is_subscribed:
             owned = dict.fromkeys(instance.positions.partitions)
-            others = [_partition(one) for one in offsets if _partition(one) not in owned]
-            if others:
+            foreign = [_partition(committed) for committed in offsets if _partition(committed) not in owned]
+            if foreign:
                 raise NotOwned(
-                    f"consumer instance {instance.name} does not have {names(others)} (any more); nothing was kept"
+                    f"consumer instance {instance.name} does not have {names(foreign)} (any more); nothing was kept"
                 )
         return await self._commit(instance, offsets)
 
@@ -74,8 +74,10 @@ class Commits:
         )
         if len(refused) == len(offsets):
             raise error_from_code(refused[0].error_code, refused[0].message)
-        lost = {(one.topic, one.partition) for one in refused}
-        instance.positions.commit({_partition(one): one.offset for one in offsets if _partition(one) not in lost})
+        lost = {(refusal.topic, refusal.partition) for refusal in refused}
+        instance.positions.commit(
+            {_partition(committed): committed.offset for committed in offsets if _partition(committed) not in lost}
+        )
         return OffsetsCommitted(refused)
 
 

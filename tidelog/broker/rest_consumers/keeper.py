@@ -72,7 +72,7 @@ class Keeper:
                 return await self._open(request)
             case requests.CloseInstance():
                 async with self._turns.of(request) as instance:
-                    await self.close(instance, is_wanted=True)
+                    await self.close(instance, is_requested=True)
             case requests.Subscribe():
                 await self._subscribe(request)
             case requests.Assign():
@@ -113,13 +113,13 @@ class Keeper:
             self._registry.used(self._registry.add(instance))
         return Answer()
 
-    async def close(self, instance: Instance, *, is_wanted: bool) -> None:
+    async def close(self, instance: Instance, *, is_requested: bool) -> None:
         """Deletes the instance, whose lock the caller holds, and leaves the group, so that its partitions are free at
-        once. With auto-commit it first commits all returned records if a client asked (`is_wanted`), else only those
+        once. With auto-commit it first commits all returned records if a client asked (`is_requested`), else only those
         known to be processed.
         """
         positions = instance.positions
-        await self._commits.keep_unasked(instance, positions.returned() if is_wanted else positions.processed())
+        await self._commits.keep_unasked(instance, positions.returned() if is_requested else positions.processed())
         if instance.what.is_subscribed:
             await self._membership.leave(instance)
         await instance.ask(GroupDone, DeleteInstance(group=instance.group, instance=instance.name))
@@ -135,9 +135,9 @@ class Keeper:
                 if instance.description is None:
                     await self._turns.describe(instance)
                 if instance.used_s == used_s:
-                    await self.close(instance, is_wanted=False)
+                    await self.close(instance, is_requested=False)
 
-    def is_told_all(self, instance: Instance) -> bool:
+    def is_up_to_date(self, instance: Instance) -> bool:
         """Returns True if the instance's member needs no heartbeat now: it is no member, or nothing would be new to
         it.
         """
@@ -147,7 +147,7 @@ class Keeper:
     async def refresh(self, instance: Instance) -> None:
         """Sends a heartbeat for the instance's member after a change of its group, unless one was sent meanwhile."""
         async with instance:
-            if not self.is_told_all(instance):
+            if not self.is_up_to_date(instance):
                 await self._membership.speak(instance)
                 await self._begin(instance)
 
@@ -180,20 +180,20 @@ class Keeper:
             await self._begin(instance)
             instance.wake()
 
-    async def _configure(self, instance: Instance, wanted: InstanceDescription) -> None:
+    async def _configure(self, instance: Instance, description: InstanceDescription) -> None:
         request = ConfigureInstance(
             group=instance.group,
             instance=instance.name,
-            topics=wanted.topics,
-            pattern=wanted.pattern,
-            assigned=wanted.assigned,
+            topics=description.topics,
+            pattern=description.pattern,
+            assigned=description.assigned,
         )
-        before, instance.description = instance.description, wanted
+        before, instance.description = instance.description, description
         try:
             await instance.ask(GroupDone, request)
         except BaseException as error:
-            is_known = isinstance(error, TidelogError) and error.definite
-            instance.description = before if is_known else None  # then it is read from its record again
+            is_definite = isinstance(error, TidelogError) and error.definite
+            instance.description = before if is_definite else None  # then it is read from its record again
             raise
 
     async def _begin(self, instance: Instance) -> None:
@@ -233,9 +233,9 @@ class Keeper:
             return await self._commits.keep(instance, request.offsets)
 
     async def _committed(self, instance: Instance, request: requests.FetchCommitted) -> requests.CommittedFetched:
-        asked = FetchOffsets(group=instance.group, partitions=request.partitions)
-        found = await instance.ask(OffsetsAnswer, asked)
-        return requests.CommittedFetched(tuple(kept for kept in found.offsets if kept.offset != NO_OFFSET))
+        query = FetchOffsets(group=instance.group, partitions=request.partitions)
+        answer = await instance.ask(OffsetsAnswer, query)
+        return requests.CommittedFetched(tuple(kept for kept in answer.offsets if kept.offset != NO_OFFSET))
 
     async def stop(self) -> None:
         """Cancels the asynchronous commits that are under way."""

@@ -54,7 +54,7 @@ class Positions:
         return [partition for partition in self._partitions if partition not in self._next]
 
     @property
-    def known(self) -> list[tuple[Partition, int]]:
+    def next_offsets(self) -> list[tuple[Partition, int]]:
         """The assigned partitions that have a position, each with its next offset to read."""
         return [(partition, self._next[partition]) for partition in self._partitions if partition in self._next]
 

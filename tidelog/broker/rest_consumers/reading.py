@@ -16,7 +16,7 @@ from tidelog.broker.partitions.partition_handle import PartitionHandle
 from tidelog.broker.rest_consumers.instance import Instance
 from tidelog.broker.rest_consumers.requests import Partition
 from tidelog.broker.routing.bulk_calls import first_of, offsets_of, wait_for_change
-from tidelog.broker.routing.json_reads import Wanted, read_records
+from tidelog.broker.routing.json_reads import ReadTerms, read_records
 from tidelog.broker.runtime.budget import ByteBudget
 from tidelog.broker.runtime.heavy_work import HeavyWork
 from tidelog.broker.runtime.purgatory import Purgatory
@@ -37,7 +37,7 @@ DECODED_BYTES_MAX: Final = 64 << 20
 """Maximum bytes that a stored batch may decompress to when it is read as JSON."""
 BUDGET_BYTES: Final = 64 << 20
 """Memory for record data of all instances' reads on a broker, in bytes."""
-LOSSES_TOLD_MAX: Final = 16
+LOSSES_REPORTED_MAX: Final = 16
 """Maximum number of accepted losses (offset ranges that an operator declared lost) that one read skips: a response
 header names each.
 """
@@ -106,25 +106,25 @@ class Reader:
         first.
         """
         look = Look(changes=instance.changes)
-        asked: list[Ready] = []
+        candidates: list[Ready] = []
         for partition, offset in _in_turn(instance):
             try:
-                asked.append((partition, self._partitions.partition(*partition), offset))
+                candidates.append((partition, self._partitions.partition(*partition), offset))
             except TidelogError:
                 look.is_whole = False
-        answers = await offsets_of([(handle, None) for _, handle, _ in asked])
-        for (partition, handle, offset), found in zip(asked, answers, strict=True):
-            if isinstance(found, TidelogError):
+        answers = await offsets_of([(handle, None) for _, handle, _ in candidates])
+        for (partition, handle, offset), answer in zip(candidates, answers, strict=True):
+            if isinstance(answer, TidelogError):
                 look.is_whole = False
                 continue
-            extent = found.extent
+            extent = answer.extent
             look.ends.append((handle, extent.high_watermark))
             is_there = extent.log_start_offset <= offset <= max(extent.log_end_offset, extent.high_watermark)
             if not is_there or instance.lives.get(handle.topic, handle.topic_id) != handle.topic_id:
                 look.lost.append(partition)
             elif offset < extent.high_watermark:
                 look.ready.append((partition, handle, offset))
-        instance.lives.update({handle.topic: handle.topic_id for _, handle, _ in asked})
+        instance.lives.update({handle.topic: handle.topic_id for _, handle, _ in candidates})
         return look
 
     async def collect(self, ready: Sequence[Ready], bytes_max: int, settings: InstanceSettings) -> Collected:
@@ -132,13 +132,13 @@ class Reader:
         `Overloaded`, a record that cannot be shown in the instance's format, a damaged batch or an accepted loss that
         the instance does not skip ends the read; its error is raised if nothing was collected before.
         """
-        found = Collected()
+        collected = Collected()
         for partition, handle, offset in ready:
             try:
-                await self._collect_one(found, partition, handle, offset, bytes_max, settings)
+                await self._collect_one(collected, partition, handle, offset, bytes_max, settings)
             except (FormatMismatch, DamagedBatch, RecordsLost, Overloaded):
-                if not (found.pieces or found.lost):
-                    self.budget.give_back(found.taken_bytes)
+                if not (collected.pieces or collected.lost):
+                    self.budget.give_back(collected.taken_bytes)
                     raise
                 break
             except OffsetOutOfRange:
@@ -146,39 +146,39 @@ class Reader:
             except TidelogError:
                 continue  # its leader is not there now, or it was deleted
             except BaseException:
-                self.budget.give_back(found.taken_bytes)
+                self.budget.give_back(collected.taken_bytes)
                 raise
-            if found.size >= bytes_max or len(found.lost) >= LOSSES_TOLD_MAX:
+            if collected.size >= bytes_max or len(collected.lost) >= LOSSES_REPORTED_MAX:
                 break
-        return found
+        return collected
 
     async def _collect_one(
         self,
-        found: Collected,
+        collected: Collected,
         partition: Partition,
         handle: PartitionHandle,
         offset: int,
         bytes_max: int,
         settings: InstanceSettings,
     ) -> None:
-        lost_max = LOSSES_TOLD_MAX - len(found.lost)
-        room = bytes_max - found.size
-        wanted = Wanted(*partition, settings.format, room, DECODED_BYTES_MAX, self._record_bytes_max)
-        fetched, shown = await read_records(handle, offset, wanted, self._work, lost_max=lost_max)
+        lost_max = LOSSES_REPORTED_MAX - len(collected.lost)
+        room = bytes_max - collected.size
+        terms = ReadTerms(*partition, settings.format, room, DECODED_BYTES_MAX, self._record_bytes_max)
+        fetched, shown = await read_records(handle, offset, terms, self._work, lost_max=lost_max)
         if fetched.lost and settings.on_loss == "fail":
             raise _records_lost(partition, LostRange(*fetched.lost[0]))
         self.budget.take(len(fetched.data))
-        found.taken_bytes += len(fetched.data)
-        found.lost += [(*partition, *lost) for lost in fetched.lost]
+        collected.taken_bytes += len(fetched.data)
+        collected.lost += [(*partition, *lost) for lost in fetched.lost]
         if fetched.lost:
-            found.advanced[partition] = max(end for _, end in fetched.lost)
-        if shown and not (found.pieces and shown.size > room):
-            found.pieces += [b","] if found.pieces else []
-            found.pieces += shown.pieces
-            found.size += shown.size
-            found.advanced[partition] = shown.next_offset
+            collected.advanced[partition] = max(end for _, end in fetched.lost)
+        if shown and not (collected.pieces and shown.size > room):
+            collected.pieces += [b","] if collected.pieces else []
+            collected.pieces += shown.pieces
+            collected.size += shown.size
+            collected.advanced[partition] = shown.next_offset
         elif not shown and not shown.mismatch:
-            found.advanced[partition] = fetched.next_offset
+            collected.advanced[partition] = fetched.next_offset
         if shown.mismatch:
             raise FormatMismatch(shown.mismatch)
 
@@ -199,7 +199,7 @@ class Reader:
 
 
 def _in_turn(instance: Instance) -> list[tuple[Partition, int]]:
-    positions = instance.positions.known
+    positions = instance.positions.next_offsets
     if not positions:
         return []
     first = instance.turn % len(positions)

@@ -60,16 +60,16 @@ class Reads:
         while True:
             is_last = loop.time() >= deadline_s
             try:
-                look, found = await self._look(instance, request, 1 if is_last else settings.fetch_bytes_min)
+                look, records = await self._look(instance, request, 1 if is_last else settings.fetch_bytes_min)
             except (UnknownMember, FencedMember):  # expelled, just now: it joins again in its next turn
                 if is_last:
                     raise
                 continue
-            if look.lost and not found and not has_reset:
+            if look.lost and not records and not has_reset:
                 has_reset = True  # there may be something where it begins now
                 continue
-            if found or is_last or instance.read != request.attempt:
-                return Answer(RecordsRead(settings.format, found.lost), (found.text,))
+            if records or is_last or instance.read != request.attempt:
+                return Answer(RecordsRead(settings.format, records.lost), (records.text,))
             if look.ready or look.lost:
                 look.is_whole = False  # there is something, which cannot be had now, or is not enough yet
             await self._reader.wait(instance, look, deadline_s)
@@ -78,8 +78,8 @@ class Reads:
         """Looks once for records and returns them as JSON if there are at least `bytes_min` bytes; nothing if a newer
         read has begun. Raises `CoordinatorNotAvailable` if the instance was made anew from its record.
         """
-        async with self._turns.of(request) as found:
-            if found is not instance:
+        async with self._turns.of(request) as current:
+            if current is not instance:
                 raise CoordinatorNotAvailable(f"consumer instance {instance.name} has begun anew; read again")
             if instance.read != request.attempt:
                 return Look(), Shown()
@@ -90,8 +90,8 @@ class Reads:
             return look, await self._records(instance, look.ready, request.bytes_max, bytes_min)
 
     def _begin_read(self, instance: Instance, request: ReadRecords) -> None:
-        wanted, has = request.format, instance.what.settings.format
-        if wanted not in (None, has):
+        requested, has = request.format, instance.what.settings.format
+        if requested not in (None, has):
             raise FormatMismatch(
                 f"consumer instance {instance.name} has format {has}; read it with Accept: "
                 f"application/vnd.kafka.{has}.v2+json"
@@ -107,15 +107,15 @@ class Reads:
         """
         if not ready:
             return Shown()
-        found = await self._reader.collect(ready, min(bytes_max, READ_BYTES_MAX), instance.what.settings)
+        collected = await self._reader.collect(ready, min(bytes_max, READ_BYTES_MAX), instance.what.settings)
         try:
-            if found.size < bytes_min and found.size < bytes_max and not found.lost:
+            if collected.size < bytes_min and collected.size < bytes_max and not collected.lost:
                 return Shown()
-            text = array_of(found.pieces)
+            text = array_of(collected.pieces)
         finally:
-            self._reader.budget.give_back(found.taken_bytes)
-        instance.positions.move(found.advanced)
-        return Shown(text, tuple(found.lost))
+            self._reader.budget.give_back(collected.taken_bytes)
+        instance.positions.move(collected.advanced)
+        return Shown(text, tuple(collected.lost))
 
     def take_back(self, request: TakeBack) -> None:
         """Resets positions to before the read `request.attempt`, whose records did not reach the client."""

@@ -45,12 +45,12 @@ class Registry:
 
     def home(self, group: str) -> Coordinator:
         """Returns the coordinator of a group on this broker. Raises `CoordinatorNotAvailable` if it is not here."""
-        found = self._groups.local(group)
-        if found is None:
+        coordinator = self._groups.local(group)
+        if coordinator is None:
             raise CoordinatorNotAvailable(f"group {group} is not coordinated by this broker; try again")
-        if self._note_change not in found.on_changed:
-            found.on_changed.append(self._note_change)
-        return found
+        if self._note_change not in coordinator.on_changed:
+            coordinator.on_changed.append(self._note_change)
+        return coordinator
 
     def get(self, group: str, name: str) -> Instance:
         """Returns the instance and marks it as just used. An instance not in memory is created here, without its
@@ -99,7 +99,7 @@ class Registry:
         """Drops the instances whose group this broker does not coordinate any more."""
         for group, members in list(self._by_group.items()):
             home = self._groups.local(group)
-            for instance in [one for one in members.values() if one.home is not home]:
+            for instance in [instance for instance in members.values() if instance.home is not home]:
                 self.drop(instance)
 
     def longest_quiet(self) -> Instance | None:

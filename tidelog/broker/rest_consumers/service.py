@@ -113,7 +113,7 @@ class RestConsumers:
         """
         loop = asyncio.get_running_loop()
         if not self._groups.is_founded:
-            await self._found(request)
+            await self._found_groups(request)
         pause_s, give_up_s, is_uncertain = PAUSE_S_MIN, math.inf, False
         while True:
             try:
@@ -133,7 +133,7 @@ class RestConsumers:
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, PAUSE_S_MAX)
 
-    async def _found(self, request: InstanceRequest) -> None:
+    async def _found_groups(self, request: InstanceRequest) -> None:
         if not isinstance(request, OpenInstance):
             raise UnknownInstance(f"there is no consumer instance {request.instance}; create it")
         await self._groups.found(asyncio.get_running_loop().time() + PATIENCE_S)
@@ -183,8 +183,8 @@ class RestConsumers:
 
 
 def _session_timeout_ms(config: BrokerConfig) -> int:
-    wanted = 2 * config.consumer_instance_timeout_ms
-    return max(config.group_min_session_timeout_ms, min(wanted, config.group_max_session_timeout_ms))
+    timeout_ms = 2 * config.consumer_instance_timeout_ms
+    return max(config.group_min_session_timeout_ms, min(timeout_ms, config.group_max_session_timeout_ms))
 
 
 def _gave_up(request: InstanceRequest, failure: Exception, *, is_uncertain: bool) -> TidelogError:

@@ -56,7 +56,7 @@ class Tending:
             await asyncio.sleep(PACE_S)
 
     async def _hear(self) -> None:
-        dirty = (one for one in self._registry.take_dirty() if not self._keeper.is_told_all(one))
+        dirty = (instance for instance in self._registry.take_dirty() if not self._keeper.is_up_to_date(instance))
         while at_once := list(islice(dirty, AT_ONCE)):
             await asyncio.gather(*[self._refresh(instance) for instance in at_once])
 
@@ -70,9 +70,9 @@ class Tending:
     async def _adopt(self) -> None:
         """Loads the instances of coordinators that are new on this broker, so that their idle timeout runs."""
         here = list(self._groups.loaded)
-        self._adopted = [known for known in self._adopted if any(known is one for one in here)]
+        self._adopted = [adopted for adopted in self._adopted if any(adopted is coordinator for coordinator in here)]
         for coordinator in here:
-            if any(coordinator is known for known in self._adopted):
+            if any(coordinator is adopted for adopted in self._adopted):
                 continue
             try:
                 deadline_s = asyncio.get_running_loop().time() + ASK_S
@@ -81,10 +81,10 @@ class Tending:
                 continue  # it is looked at again
             self._adopted.append(coordinator)
             assert isinstance(listed, InstancesListed)
-            for one in listed.instances:
+            for entry in listed.instances:
                 with suppress(TidelogError):
-                    if self._registry.find(one.group, one.instance) is None:
-                        self._registry.get(one.group, one.instance)
+                    if self._registry.find(entry.group, entry.instance) is None:
+                        self._registry.get(entry.group, entry.instance)
 
     async def _close_quiet(self) -> None:
         now_s = asyncio.get_running_loop().time()

@@ -27,9 +27,9 @@ class Turns:
         """Locks the instance of a request and yields it: its record is read if that has not been done, and a due
         heartbeat is sent. An instance of another principal raises `UnknownInstance`, and does not count as used.
         """
-        known = self._registry.find(request.group, request.instance)
-        if known is not None:
-            known.require_owner(request.caller)
+        registered = self._registry.find(request.group, request.instance)
+        if registered is not None:
+            registered.require_owner(request.caller)
         instance = self._registry.get(request.group, request.instance)
         async with instance:
             if instance.description is None:
@@ -47,9 +47,9 @@ class Turns:
         """Reads the instance's settings, subscription and assignment from its record. Raises `UnknownInstance` if there
         is none.
         """
-        asked = DescribeInstance(group=instance.group, instance=instance.name)
+        request = DescribeInstance(group=instance.group, instance=instance.name)
         try:
-            instance.description = await instance.ask(InstanceDescription, asked)
+            instance.description = await instance.ask(InstanceDescription, request)
         except UnknownInstance:
             self._registry.drop(instance, is_deleted=True)
             raise

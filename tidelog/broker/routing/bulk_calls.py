@@ -29,22 +29,24 @@ others for longer.
 
 
 async def offsets_of(
-    asked: Sequence[tuple[PartitionHandle | TidelogError, int | None]],
+    questions: Sequence[tuple[PartitionHandle | TidelogError, int | None]],
 ) -> list[Offsets | TidelogError]:
     """Returns the extent (log start, high watermark, log end) of each partition and, with a timestamp (ms), the first
     record of that time or later; or the error of that partition. An error in place of a partition is returned as it is.
     """
-    asked = [(_direct(partition), timestamp_ms) for partition, timestamp_ms in asked]
-    remote = [(partition, timestamp_ms) for partition, timestamp_ms in asked if isinstance(partition, RemotePartition)]
+    questions = [(_direct(partition), timestamp_ms) for partition, timestamp_ms in questions]
+    remote = [
+        (partition, timestamp_ms) for partition, timestamp_ms in questions if isinstance(partition, RemotePartition)
+    ]
     remote_answers: Iterator[Offsets | TidelogError] = iter(())
     if remote:
         targets = [(partition.target, timestamp_ms) for partition, timestamp_ms in remote]
         remote_answers = iter(await fan_out_offsets(remote[0][0].calls, targets, _patience_ends_s()))
     answers = [
         next(remote_answers) if isinstance(partition, RemotePartition) else await _offsets_here(partition, timestamp_ms)
-        for partition, timestamp_ms in asked
+        for partition, timestamp_ms in questions
     ]
-    await _ask_again(asked, answers)
+    await _ask_again(questions, answers)
     return answers
 
 
@@ -90,15 +92,13 @@ async def fingerprints_of(
     return fingerprints
 
 
-async def wait_for_change(
-    known: Sequence[tuple[PartitionHandle, int]], purgatory: Purgatory, deadline_s: float
-) -> None:
+async def wait_for_change(ends: Sequence[tuple[PartitionHandle, int]], purgatory: Purgatory, deadline_s: float) -> None:
     """Waits until the high watermark of any of these partitions differs from the one given with it, a partition has an
     error, or the deadline (loop time). Raises `Overloaded` if too many requests wait already.
     """
-    known = [(_direct(partition), end) for partition, end in known]
-    local = [(partition, end) for partition, end in known if isinstance(partition, LedPartition)]
-    remote = [(partition, end) for partition, end in known if isinstance(partition, RemotePartition)]
+    ends = [(_direct(partition), end) for partition, end in ends]
+    local = [(partition, end) for partition, end in ends if isinstance(partition, LedPartition)]
+    remote = [(partition, end) for partition, end in ends if isinstance(partition, RemotePartition)]
     if not remote:
         await wait_for_local_change(local, purgatory, deadline_s)
         return
@@ -118,14 +118,14 @@ async def wait_for_change(
 
 
 async def wait_for_local_change(
-    known: Sequence[tuple[LedPartition, int]], purgatory: Purgatory, deadline_s: float
+    ends: Sequence[tuple[LedPartition, int]], purgatory: Purgatory, deadline_s: float
 ) -> None:
     """Waits as `wait_for_change` does, for partitions that this broker leads: until a high watermark differs from the
     one given, or the deadline (loop time).
     """
     await purgatory.wait(
-        [partition.watchers for partition, _ in known],
-        lambda: any(partition.high_watermark != end for partition, end in known),
+        [partition.watchers for partition, _ in ends],
+        lambda: any(partition.high_watermark != end for partition, end in ends),
         deadline_s,
     )
 

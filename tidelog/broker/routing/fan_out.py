@@ -48,8 +48,8 @@ class FanOut(Generic[T]):
             if pauses.is_over:
                 break
             if pending:
-                news = [(self.targets[number], tried_epochs[number]) for number in pending]
-                await self.calls.wait_for_news(news, pauses.next_end_s())
+                tried = [(self.targets[number], tried_epochs[number]) for number in pending]
+                await self.calls.wait_for_news(tried, pauses.next_end_s())
         for number in pending:
             failure = answers[number]
             assert isinstance(failure, TidelogError)
@@ -90,7 +90,7 @@ class FanOut(Generic[T]):
 
 
 async def fan_out_offsets(
-    calls: LeaderCalls, asked: Sequence[tuple[Target, int | None]], deadline_s: float
+    calls: LeaderCalls, questions: Sequence[tuple[Target, int | None]], deadline_s: float
 ) -> list[Offsets | TidelogError]:
     """Returns the extent (log start, high watermark, log end) of each partition and, with a timestamp (ms), the first
     record of that time or later; or the error of that partition.
@@ -98,12 +98,12 @@ async def fan_out_offsets(
 
     async def here(number: int, partition: LedPartition) -> Offsets:
         await partition.wait_for_end(deadline_s)
-        return await offsets_at(partition, asked[number][1])
+        return await offsets_at(partition, questions[number][1])
 
     async def peer(leader: PeerLeader, group: list[tuple[int, Addressed]]) -> list[Offsets | TidelogError]:
-        return await leader.offsets([(addressed, asked[number][1]) for number, addressed in group], deadline_s)
+        return await leader.offsets([(addressed, questions[number][1]) for number, addressed in group], deadline_s)
 
-    return await FanOut(calls, [target for target, _ in asked], here, peer).run(deadline_s)
+    return await FanOut(calls, [target for target, _ in questions], here, peer).run(deadline_s)
 
 
 async def fan_out_fingerprints(

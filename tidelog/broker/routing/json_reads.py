@@ -27,7 +27,7 @@ from tidelog.model.steps import AWAY_BYTES, SLICE_BYTES, Meter, Steps
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ReadTerms:
     """The parameters of one read as JSON: the partition, the record format, and its bounds."""
 
     topic: str
@@ -70,7 +70,7 @@ class ShownRecords:
 
 
 async def read_records(
-    handle: ReadHandle, offset: int, wanted: Wanted, work: HeavyWork, *, lost_max: int = LOST_TOLD_MAX
+    handle: ReadHandle, offset: int, terms: ReadTerms, work: HeavyWork, *, lost_max: int = LOST_TOLD_MAX
 ) -> tuple[FetchedBatches, ShownRecords]:
     """Returns the records from `offset` on as JSON, up to `bytes_max` but at least one. Skips control batches, batches
     that compaction emptied, and up to `lost_max` accepted losses (offset ranges that an operator declared lost). Raises
@@ -78,10 +78,10 @@ async def read_records(
     """
     lost: tuple[tuple[int, int], ...] = ()
     while True:
-        fetched = await handle.read(offset, bytes_max=wanted.bytes_max)
+        fetched = await handle.read(offset, bytes_max=terms.bytes_max)
         lost = (*lost, *fetched.lost)
         fetched = replace(fetched, lost=lost)
-        shown = await work.do(show_batches(fetched.data, offset, wanted))
+        shown = await work.do(show_batches(fetched.data, offset, terms))
         if shown or shown.mismatch or fetched.next_offset <= offset or len(lost) >= lost_max:
             return fetched, shown
         offset = fetched.next_offset
@@ -93,14 +93,14 @@ def array_of(pieces: Sequence[bytes]) -> bytes:
     return b"".join((b"[", *pieces, b"]"))
 
 
-def show_batches(data: Buffer, offset: int, wanted: Wanted) -> Steps[ShownRecords]:
+def show_batches(data: Buffer, offset: int, terms: ReadTerms) -> Steps[ShownRecords]:
     """Opens batches and writes their records from `offset` on as JSON, until `bytes_max` is reached. Raises as
     `read_records`.
     """
     shown, meter = ShownRecords(), Meter()
     for batch in iter_batches(data):
         try:
-            if (yield from _show_batch(shown, meter, batch, offset, wanted)):
+            if (yield from _show_batch(shown, meter, batch, offset, terms)):
                 return shown
         except (InvalidBatch, TooLarge, LongRecordError) as error:
             if shown:
@@ -109,23 +109,23 @@ def show_batches(data: Buffer, offset: int, wanted: Wanted) -> Steps[ShownRecord
     return shown
 
 
-def _show_batch(shown: ShownRecords, meter: Meter, batch: RecordBatch, offset: int, wanted: Wanted) -> Steps[bool]:
+def _show_batch(shown: ShownRecords, meter: Meter, batch: RecordBatch, offset: int, terms: ReadTerms) -> Steps[bool]:
     """Writes the records of one batch. Returns True if `bytes_max` is reached or a record cannot be written. Raises if
     the batch cannot be opened.
     """
     if batch.header.is_control:
         return False
     check_batch(batch)
-    opened = yield from _unpacked(batch, wanted.decoded_bytes_max)
-    parts = record_slices(opened, batch.header, record_bytes_max=wanted.record_bytes_max, start_offset=offset)
+    opened = yield from _unpacked(batch, terms.decoded_bytes_max)
+    parts = record_slices(opened, batch.header, record_bytes_max=terms.record_bytes_max, start_offset=offset)
     for records in parts:
-        fitting, size = _fitting(shown, records, wanted.bytes_max)
+        fitting, size = _fitting(shown, records, terms.bytes_max)
         if size > SLICE_BYTES:
             yield None
         if len(fitting) == 1 and size > SLICE_BYTES:
-            yield from _show_long(shown, fitting[0], wanted)
+            yield from _show_long(shown, fitting[0], terms)
         elif fitting:
-            _show_part(shown, fitting, size, wanted)
+            _show_part(shown, fitting, size, terms)
         if shown.mismatch or len(fitting) < len(records):
             return True
         if meter.is_over(len(records), size):
@@ -161,11 +161,11 @@ def _fitting(shown: ShownRecords, records: list[StoredRecord], bytes_max: int) -
     return records, taken
 
 
-def _show_part(shown: ShownRecords, records: list[StoredRecord], size: int, wanted: Wanted) -> None:
+def _show_part(shown: ShownRecords, records: list[StoredRecord], size: int, terms: ReadTerms) -> None:
     written: list[RecordShown] = []
     for record in records:
         try:
-            written.append(show(wanted.topic, wanted.partition, record, wanted.form))
+            written.append(show(terms.topic, terms.partition, record, terms.form))
         except FormatMismatch as error:
             shown.mismatch = error.message
             size = sum(map(size_of, records[: len(written)]))
@@ -174,9 +174,9 @@ def _show_part(shown: ShownRecords, records: list[StoredRecord], size: int, want
         shown.add([encode(written)[1:-1]], size, written[-1].offset + 1)
 
 
-def _show_long(shown: ShownRecords, record: StoredRecord, wanted: Wanted) -> Steps[None]:
+def _show_long(shown: ShownRecords, record: StoredRecord, terms: ReadTerms) -> Steps[None]:
     try:
-        pieces = yield from show_long(wanted.topic, wanted.partition, record, wanted.form)
+        pieces = yield from show_long(terms.topic, terms.partition, record, terms.form)
         shown.add(pieces, size_of(record), record.offset + 1)
     except FormatMismatch as error:
         shown.mismatch = error.message

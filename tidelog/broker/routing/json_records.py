@@ -115,9 +115,9 @@ def _as_text(data: bytes | None, field: str, offset: int) -> Raw:
         raise _mismatch(field, offset, "UTF-8") from None
 
 
-def _mismatch(field: str, offset: int, wanted: str) -> FormatMismatch:
+def _mismatch(field: str, offset: int, expected: str) -> FormatMismatch:
     return FormatMismatch(
-        f"the {field} of the record at offset {offset} is not {wanted}; read it with Accept: "
+        f"the {field} of the record at offset {offset} is not {expected}; read it with Accept: "
         "application/vnd.kafka.binary.v2+json"
     )
 

@@ -135,9 +135,9 @@ class LeaderCalls:
         """Waits until no log of these partitions is being opened on this broker, or until the deadline (loop time)."""
         await self._lookup.until_opened([(target.topic_id, target.partition) for target in targets], deadline_s)
 
-    async def while_it_leads(self, target: Target, epoch: int, asked: Awaitable[T]) -> T:
-        """Awaits `asked`. Raises `TimeoutError` as soon as the partition has another leader epoch than `epoch`: the old
-        leader may be paused and never answer.
+    async def while_it_leads(self, target: Target, epoch: int, answer: Awaitable[T]) -> T:
+        """Awaits `answer`. Raises `TimeoutError` as soon as the partition has another leader epoch than `epoch`: the
+        old leader may be paused and never answer.
         """
         async with asyncio.timeout(None) as patience:
 
@@ -146,7 +146,7 @@ class LeaderCalls:
                     patience.reschedule(0)
 
             with self._lookup.alarmed(look):
-                return await asked
+                return await answer
 
     def locate(self, target: Target, deadline_s: float) -> LeaderTarget:
         """Returns the leader of a partition: the local partition, or the partition at another broker for calls that end
@@ -171,11 +171,11 @@ class LeaderCalls:
             partition for partition in (_id_of(target) for target, _ in tried) if not self._lookup.is_open(partition)
         ]
 
-        def is_news() -> bool:
+        def has_changed() -> bool:
             is_led_anew = any(self.epoch(target) != epoch for target, epoch in tried)
             return is_led_anew or any(self._lookup.is_open(partition) for partition in shut)
 
-        await self._lookup.wait_until(is_news, until_s)
+        await self._lookup.wait_until(has_changed, until_s)
 
     def epoch(self, target: Target) -> int | None:
         """Returns the partition's leader epoch in this broker's metadata; None if the partition does not exist any

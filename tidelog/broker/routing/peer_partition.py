@@ -80,20 +80,20 @@ class PeerLeader:
     node_id: int
     waits: Waits
 
-    async def wait_for_change(self, known: Sequence[tuple[messages.Addressed, int]], deadline_s: float) -> None:
+    async def wait_for_change(self, ends: Sequence[tuple[messages.Addressed, int]], deadline_s: float) -> None:
         """Waits until a high watermark differs from the one given, a partition has an error, or the deadline (loop
         time).
         """
         with self.waits:
-            await self.ask(messages.ForwardChangeWait(list(known), _timeout_ms(deadline_s)), deadline_s)
+            await self.ask(messages.ForwardChangeWait(list(ends), _timeout_ms(deadline_s)), deadline_s)
 
     async def offsets(
-        self, asked: Sequence[tuple[messages.Addressed, int | None]], deadline_s: float
+        self, questions: Sequence[tuple[messages.Addressed, int | None]], deadline_s: float
     ) -> list[Offsets | TidelogError]:
         """Returns for each partition its extent and, with a timestamp (ms), the first record of that time or later; or
         its error.
         """
-        answer = await self.ask(messages.ForwardOffsets(list(asked), _timeout_ms(deadline_s)), deadline_s)
+        answer = await self.ask(messages.ForwardOffsets(list(questions), _timeout_ms(deadline_s)), deadline_s)
         offsets: list[Offsets | TidelogError] = []
         for entry in _expect(messages.OffsetsFound, answer).entries:
             if entry.refusal is not None:

@@ -183,9 +183,9 @@ def test_what_is_remembered_of_callers_is_bounded(monkeypatch: pytest.MonkeyPatc
     told = [denials.admit(f"a{number % 20}", "r", 100.0) for number in range(400)]
     assert told[0] == 0 and None in told
     told.append(denials.admit("new", "r", 200.0))
-    left = sum(left_out for _, left_out in denials._known.values()) + denials._forgotten
+    left = sum(left_out for _, left_out in denials._lines.values()) + denials._forgotten
     assert told.count(None) == sum(more for more in told if more) + left
-    assert len(denials._known) == 5
+    assert len(denials._lines) == 5
 
 
 async def test_a_full_disk_loses_lines_and_holds_nobody_up() -> None:

@@ -6,7 +6,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
-from tidelog.broker.http.media import Embedded, check_batches, check_document, embedded_sent, embedded_wanted
+from tidelog.broker.http.media import Embedded, check_batches, check_document, embedded_accepted, embedded_sent
 from tidelog.model.errors import NotAcceptable, UnsupportedMediaType
 
 BINARY, JSON, TEXT = Embedded
@@ -64,7 +64,7 @@ def test_other_forms_are_refused_with_the_header_to_send(content_type: str) -> N
     ],
 )
 def test_forms_wanted(accept: str, embedded: Embedded) -> None:
-    assert embedded_wanted(request(Accept=accept)) is embedded
+    assert embedded_accepted(request(Accept=accept)) is embedded
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_forms_wanted(accept: str, embedded: Embedded) -> None:
 )
 def test_forms_that_nobody_has_are_not_acceptable(accept: str) -> None:
     with pytest.raises(NotAcceptable):
-        embedded_wanted(request(Accept=accept))
+        embedded_accepted(request(Accept=accept))
 
 
 def test_documents_and_batches() -> None:

@@ -14,7 +14,7 @@ class Client:
     """A connection as `Resting` sees it."""
 
     address = "10.0.0.1"
-    has_asked = True
+    has_requested = True
     is_busy = is_probe = False
     gave_way = False
 

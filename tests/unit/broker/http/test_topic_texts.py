@@ -45,4 +45,4 @@ def test_many_partitions_are_written_in_slices_and_deleted_topics_are_forgotten(
     topics = [topic(name, SLICE_PARTITIONS) for name in "abcde"]
     assert sum(1 for _ in texts.of(image_of(*topics), "abcde")) == 4
     drive(texts.of(image_of(topic("f")), ["f"]))
-    assert list(texts._known) == ["f"]
+    assert list(texts._texts) == ["f"]
