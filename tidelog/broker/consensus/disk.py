@@ -97,7 +97,7 @@ class ReplicaDisk:
         self._level = level
         self._writes: deque[_Write] = deque()
         self._newest: bytes | None = None
-        self._metainfo_asked = 0
+        self._metainfo_requested = 0
         self._metainfo_stored = 0
         self._has_metainfo = asyncio.Event()
         self._metainfo_written = asyncio.Event()
@@ -194,7 +194,7 @@ class ReplicaDisk:
         for record, _, effect, _ in run:
             # The step is durable when the journal has reached this end, and the metainfo asked for so far is stored.
             if record is None:
-                self._writes.append(_Write(effect.sequence, self._end, self._metainfo_asked))
+                self._writes.append(_Write(effect.sequence, self._end, self._metainfo_requested))
                 if effect.is_urgent or effect.is_soon:
                     self._log_writer.submit(self, is_awaited=effect.is_urgent)
 
@@ -209,7 +209,7 @@ class ReplicaDisk:
         """Writes the metainfo (promises and ids of the replica) again, since the part that its owner adds has changed.
         Does not wait."""
         self._newest = self._encode_metainfo(metadata)
-        self._metainfo_asked += 1
+        self._metainfo_requested += 1
         self._has_metainfo.set()
 
     async def flush(self) -> bool:
@@ -239,7 +239,7 @@ class ReplicaDisk:
         self.refresh(metadata)
         with suppress(TimeoutError):
             async with asyncio.timeout(END_S_MAX):
-                while self._metainfo_stored < self._metainfo_asked:
+                while self._metainfo_stored < self._metainfo_requested:
                     self._metainfo_written.clear()
                     await self._metainfo_written.wait()
 
@@ -306,7 +306,7 @@ class ReplicaDisk:
             self._has_metainfo.clear()
             if self._newest is None or self._has_failed:
                 continue
-            metainfo, metainfo_asked = self._newest, self._metainfo_asked
+            metainfo, requested = self._newest, self._metainfo_requested
             # Taken out before the write: newer metainfo that comes meanwhile is written next.
             self._newest = None
             try:
@@ -321,7 +321,7 @@ class ReplicaDisk:
                 await asyncio.sleep(RETRY_S)
                 self._try_again(metainfo)
                 continue
-            self._metainfo_stored = metainfo_asked
+            self._metainfo_stored = requested
             self._metainfo_written.set()
             self._report()
 

@@ -24,7 +24,7 @@ from tidelog.broker.consensus.leadership import Leadership
 from tidelog.broker.consensus.listener import LeaderListener, LogListener
 from tidelog.broker.consensus.log_member import LogContext, LogMember
 from tidelog.broker.consensus.messages import ElectionFrame, PaxosFrame, QuorumDescribed
-from tidelog.broker.consensus.plausible import Known, check_election, check_paxos
+from tidelog.broker.consensus.plausible import Maxima, check_election, check_paxos
 from tidelog.broker.consensus.routes import Routes
 from tidelog.broker.consensus.stored import stored_log
 from tidelog.model.cluster import Voter
@@ -263,7 +263,7 @@ class ElectedLog:
         then."""
         # All checks come before anything is noted: a refused message must leave no trace, not even in the routes.
         self.routes.check(frame.sender, node_id)
-        check_paxos(frame, self._known)
+        check_paxos(frame, self._maxima)
         self.routes.heard(frame.sender, node_id)
         # An old copy of the disk does not know what it has promised since; until that is ruled out it must not answer.
         if self._is_muted and isinstance(frame.message, PromiseRequest | WriteRequest):
@@ -280,16 +280,16 @@ class ElectedLog:
         """Handles a message of a peer's election core. Raises `ForeignSender`, `ImplausibleNumber`: the message had no
         effect then."""
         self.routes.check(frame.sender, node_id)
-        check_election(frame, self._known)
+        check_election(frame, self._maxima)
         self.routes.heard(frame.sender, node_id)
         self._campaigner.receive(frame)
 
     @property
-    def _known(self) -> Known:
+    def _maxima(self) -> Maxima:
         """The largest ballot number, position and offset that this member knows, to check received numbers against."""
         replica = self.engine.node.replica
         number = max(replica.highest, replica.metadata.issued, self._campaigner.election.number)
-        return Known(number, replica.end, replica.applied.next_offset)
+        return Maxima(number, replica.end, replica.applied.next_offset)
 
     def peer_down(self, node_id: int) -> None:
         """Passes to the election core that a broker's process has ended."""

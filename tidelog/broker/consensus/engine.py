@@ -119,7 +119,7 @@ class Engine:
         once, or, if the answer has to wait for the disk, when the message is repeated."""
         self.on_missing: Callable[[int], None] = lambda position: None
         """Called with the position of a value whose payload cannot be read anywhere on this disk."""
-        self._asked_as = 0
+        self._addressed_as = 0
         self._answer: Proposed | Refused | None = None
         disk.on_stored = lambda sequence: self.step(Stored(sequence))
         disk.on_failed = lambda: self.step(StoreFailed())
@@ -162,11 +162,11 @@ class Engine:
         for value, part in zip(values, parts, strict=True):
             self.payloads.hold_as(value.digest, part)
         # The answer leaves under the id that was asked for: under another one it would be no vote for the sender.
-        self._asked_as = frame.to
+        self._addressed_as = frame.to
         try:
             self.step(Received(frame.sender, frame.message))
         finally:
-            self._asked_as = 0
+            self._addressed_as = 0
         # Only a proposer reads payloads back, so a replica that proposes nothing needs few of them in memory.
         if self.node.is_idle:
             self.payloads.trim(is_any_open=self.node.replica.is_any_open)
@@ -300,7 +300,7 @@ class Engine:
         """Sends a message together with the notices that wait for its receiver, which must not arrive after it."""
         notices = tuple(self._notices.pop(to, ()))
         is_answer = isinstance(message, PromiseResponse | WriteResponse)
-        sender = self._asked_as if is_answer and self._asked_as else self.node.node
+        sender = self._addressed_as if is_answer and self._addressed_as else self.node.node
         self._post(to, PaxosFrame(sender, to, message, tuple(map(len, payloads)), notices), payloads)
 
     def _put_off(self, to: int, notice: Learned) -> None:

@@ -115,11 +115,11 @@ async def find_origin(
     for voters that do not answer, since founding without them would be unsafe.
     """
     node_id = me.node_id
-    others = [voter for voter in named if voter.node_id != node_id]
+    peers = [voter for voter in named if voter.node_id != node_id]
     # Nobody else is named, so there is nobody who could know of another log.
-    if not others and not contacts and past.may_found:
+    if not peers and not contacts and past.may_found:
         return _founding({node_id: incarnation}, named or [me], entropy.token_hex(8))
-    addresses = [address for address in (*contacts, *(voter.address for voter in others)) if address != me.address]
+    addresses = [address for address in (*contacts, *(voter.address for voter in peers)) if address != me.address]
     pause_s, rounds = ASK_AGAIN_S, 0
     while True:
         answers = {address: await _ask(ask, address) for address in addresses}

@@ -108,7 +108,7 @@ class SnapshotPart(msgspec.Struct, frozen=True, tag=True):
     count: Natural = 0
 
     @property
-    def told(self) -> tuple[int, ...]:
+    def chunks(self) -> tuple[int, ...]:
         """Indexes of the chunks that follow, at any feature level."""
         return self.indexes or tuple(range(self.first, self.first + self.count))
 

@@ -30,7 +30,7 @@ AHEAD_MAX: Final = 2**32
 """How far a received position or offset may be beyond the known ones."""
 
 
-class Known(NamedTuple):
+class Maxima(NamedTuple):
     """The largest numbers that this replica knows, to check received ones against."""
 
     number: int
@@ -41,46 +41,46 @@ class Known(NamedTuple):
     """The offset behind all applied values of this replica."""
 
 
-def check_paxos(frame: PaxosFrame, known: Known) -> None:
+def check_paxos(frame: PaxosFrame, maxima: Maxima) -> None:
     """Raises `ImplausibleNumber` if no correct engine could have sent this frame."""
     message = frame.message
     match message:
         case WriteRequest(number, position, value):
             _check_owner(number, frame.sender)
-            _check_number(number, known)
-            _check_value(position, value, known)
+            _check_number(number, maxima)
+            _check_value(position, value, maxima)
             # A birth beyond the number would make everything that is acknowledged later void.
             if value.birth > number:
                 raise ImplausibleNumber(f"a value born under {value.birth} is proposed under {number}, before that")
         case PromiseRequest(number, position):
             _check_owner(number, frame.sender)
-            _check_number(number, known)
-            _check_position(position, known)
+            _check_number(number, maxima)
+            _check_position(position, maxima)
         case WriteResponse(_, number, position, highest):
-            _check_number(max(number, highest), known)
-            _check_position(position, known)
+            _check_number(max(number, highest), maxima)
+            _check_position(position, maxima)
         case PromiseResponse():
-            _check_number(message.highest, known)
-            _check_position(message.learned_end, known)
-            _check_slots(message.slots, known)
+            _check_number(message.highest, maxima)
+            _check_position(message.learned_end, maxima)
+            _check_slots(message.slots, maxima)
         case LearnResponse():
-            _check_floor(message.floor, known)
-            _check_position(message.learned_end, known)
-            _check_slots(message.slots, known)
+            _check_floor(message.floor, maxima)
+            _check_position(message.learned_end, maxima)
+            _check_slots(message.slots, maxima)
         case Learned(position, value):
-            _check_value(position, value, known)
+            _check_value(position, value, maxima)
     for notice in frame.notices:
-        _check_value(notice.position, notice.value, known)
+        _check_value(notice.position, notice.value, maxima)
 
 
-def check_election(frame: ElectionFrame, known: Known) -> None:
+def check_election(frame: ElectionFrame, maxima: Maxima) -> None:
     """Raises `ImplausibleNumber` if no correct election core could have sent this frame."""
     message = frame.message
     if isinstance(message, Heartbeat | LeaseReleased):
         _check_owner(message.number, frame.sender)
-        _check_number(message.number, known)
+        _check_number(message.number, maxima)
     if isinstance(message, Heartbeat):
-        _check_position(message.end, known)
+        _check_position(message.end, maxima)
     if isinstance(message, HeartbeatAnswer) and (message.free_ms or 0) > FREE_MS_MAX:
         raise ImplausibleNumber(f"no voter says that it was free for {message.free_ms} ms; {FREE_MS_MAX} is the most")
 
@@ -106,44 +106,44 @@ def _check_owner(number: int, sender: int) -> None:
         )
 
 
-def _check_number(number: int, known: Known) -> None:
+def _check_number(number: int, maxima: Maxima) -> None:
     # A promise is for ever: once given, such a number could hardly be outbid, and nobody would lead any more.
-    if number - known.number > NUMBERS_AHEAD_MAX:
+    if number - maxima.number > NUMBERS_AHEAD_MAX:
         raise ImplausibleNumber(
-            f"the number {number} is more than 2^32 rounds ahead of {known.number}, the largest known here"
+            f"the number {number} is more than 2^32 rounds ahead of {maxima.number}, the largest known here"
         )
 
 
-def _check_position(position: int, known: Known) -> None:
-    if position - known.end > AHEAD_MAX:
+def _check_position(position: int, maxima: Maxima) -> None:
+    if position - maxima.end > AHEAD_MAX:
         raise ImplausibleNumber(
-            f"the position {position} is more than 2^32 ahead of {known.end}, the end of what is here"
+            f"the position {position} is more than 2^32 ahead of {maxima.end}, the end of what is here"
         )
 
 
-def _check_value(position: int, value: Value, known: Known) -> None:
+def _check_value(position: int, value: Value, maxima: Maxima) -> None:
     """Raises `ImplausibleNumber` if position, birth, offsets or begin of a value cannot be right. One condition for all
     four, since this runs for each value of each message."""
     if (
-        position - known.end > AHEAD_MAX
-        or value.birth - known.number > NUMBERS_AHEAD_MAX
-        or value.base_offset + value.count - known.next_offset > AHEAD_MAX
+        position - maxima.end > AHEAD_MAX
+        or value.birth - maxima.number > NUMBERS_AHEAD_MAX
+        or value.base_offset + value.count - maxima.next_offset > AHEAD_MAX
         # A value cannot need the log unbroken from a position behind its own: it would be void for ever.
         or value.begin > position
     ):
         raise ImplausibleNumber(
-            f"the value {value} at position {position} is far ahead of {known}, or begins behind it"
+            f"the value {value} at position {position} is far ahead of {maxima}, or begins behind it"
         )
 
 
-def _check_slots(slots: tuple[Slot, ...], known: Known) -> None:
+def _check_slots(slots: tuple[Slot, ...], maxima: Maxima) -> None:
     for slot in slots:
-        _check_number(slot.number, known)
-        _check_value(slot.position, slot.value, known)
+        _check_number(slot.number, maxima)
+        _check_value(slot.position, slot.value, maxima)
 
 
-def _check_floor(floor: Prefix, known: Known) -> None:
+def _check_floor(floor: Prefix, maxima: Maxima) -> None:
     check_prefix(floor)
-    _check_position(floor.position, known)
-    _check_number(floor.epoch, known)
-    check_offset(max(floor.next_offset, floor.start_offset), known.next_offset)
+    _check_position(floor.position, maxima)
+    _check_number(floor.epoch, maxima)
+    check_offset(max(floor.next_offset, floor.start_offset), maxima.next_offset)

@@ -236,11 +236,11 @@ class VoterChanger:
             return False
         return self.on_applied(Applied(position, slot.value, Verdict.APPLIED))
 
-    def on_found(self, found: VotersFound) -> None:
+    def on_found(self, effect: VotersFound) -> None:
         """Adds voters, which ended an election attempt because they may be in force, to the quorum."""
-        payload = self._engine.payload_of(found.position, found.value)
+        payload = self._engine.payload_of(effect.position, effect.value)
         # They may be in force: without their majority a value could be chosen beside what they have chosen.
-        if payload is not None and self.membership.on_found(found.position, found.value, decode_voters(payload)):
+        if payload is not None and self.membership.on_found(effect.position, effect.value, decode_voters(payload)):
             self.reconfigure()
 
     def on_snapshot(self, voters: VoterSet, position: int, end: int) -> None:

@@ -25,7 +25,7 @@ class PartialSnapshot:
         self._asks_all = asks_all
         self._given: dict[int, dict[int, bytes]] = {}
         """The sound chunks by broker and index. Equal chunks share one object."""
-        self._known: dict[tuple[int, bytes], bytes] = {}
+        self._chunks: dict[tuple[int, bytes], bytes] = {}
 
     def add(self, node: int, blocks: Mapping[int, bytes]) -> None:
         """Adds the chunks that a broker gave and that are sound."""
@@ -33,9 +33,9 @@ class PartialSnapshot:
         for index, block in blocks.items():
             # A chunk's hash covers position and index, so a chunk of another place cannot pass for it.
             if 0 <= index < self.header.chunk_count and is_sound(self.header, index, block):
-                given[index] = self._known.setdefault((index, block), block)
+                given[index] = self._chunks.setdefault((index, block), block)
 
-    def wanted_of(self, node: int) -> list[int]:
+    def to_request(self, node: int) -> list[int]:
         """Returns the indexes of the chunks that this broker is to be asked for."""
         had = self._given.get(node, {}) if self._asks_all else _merge(self._given.values())
         return [index for index in range(self.header.chunk_count) if index not in had]
@@ -73,25 +73,25 @@ class SnapshotMerge:
 
     def __init__(self, would_do: Callable[[SnapshotHeader], bool]) -> None:
         self._would_do = would_do
-        self._found: dict[SnapshotHeader, PartialSnapshot] = {}
+        self._candidates: dict[SnapshotHeader, PartialSnapshot] = {}
 
     def begin_round(self) -> None:
         """Begins another round of asking all brokers; snapshots whose chunks do not fit together are collected anew."""
-        for header, candidate in self._found.items():
+        for header, candidate in self._candidates.items():
             # Somebody's chunks are of another snapshot, and nobody can tell whose: all are asked for all.
             if candidate.is_contradictory:
-                self._found[header] = PartialSnapshot(header, asks_all=True)
+                self._candidates[header] = PartialSnapshot(header, asks_all=True)
 
     def name(self, headers: Iterable[SnapshotHeader]) -> None:
         """Adds the acceptable snapshots among those that a broker has."""
         for header in headers:
             if self._would_do(header):
-                self._found.setdefault(header, PartialSnapshot(header))
+                self._candidates.setdefault(header, PartialSnapshot(header))
         # Headers come from other brokers, so their number is bounded.
         for candidate in self.newest_first()[SNAPSHOTS_MAX:]:
-            del self._found[candidate.header]
+            del self._candidates[candidate.header]
 
     def newest_first(self) -> list[PartialSnapshot]:
         """Returns all candidates, the newest first. A broker that did not name a snapshot may have its chunks without
         its header."""
-        return sorted(self._found.values(), key=lambda candidate: -candidate.header.position)
+        return sorted(self._candidates.values(), key=lambda candidate: -candidate.header.position)

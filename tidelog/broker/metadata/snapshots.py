@@ -177,10 +177,10 @@ class SnapshotKeeper:
         if not all(node in self._refusals for node in nodes):
             return ""
         here = [f"here: {', '.join(self._damage) or 'there is none'}"]
-        others = [f"broker {node}: {self._refusals[node]}" for node in sorted(nodes)]
+        named = [f"broker {node}: {self._refusals[node]}" for node in sorted(nodes)]
         return (
             f"the metadata log begins at position {at_least}, and no broker can give a snapshot that reaches it: "
-            f"{'; '.join([*here, *others])}; put a copy of any broker's snapshots/ into its data directory, and start "
+            f"{'; '.join([*here, *named])}; put a copy of any broker's snapshots/ into its data directory, and start "
             f"that broker again; {RECOVER}"
         )
 
@@ -239,7 +239,7 @@ class SnapshotKeeper:
 
     async def _ask_chunks(self, node: int, candidate: PartialSnapshot, ask: Ask) -> None:
         header, first = candidate.header, 0
-        for index in candidate.wanted_of(node):
+        for index in candidate.to_request(node):
             # An answer brings many chunks, so these were given, or are damaged there.
             if index < first:
                 continue
@@ -266,7 +266,7 @@ def _blocks(answer: Answer, header: SnapshotHeader) -> dict[int, bytes]:
     """Returns the complete chunks in an answer, by index."""
     assert isinstance(answer.message, SnapshotPart)
     body, blocks, position = answer.body, dict[int, bytes](), 0
-    for index in answer.message.told:
+    for index in answer.message.chunks:
         size = header.block_bytes(index)
         if not 0 < size <= len(body) - position:
             break
@@ -282,7 +282,7 @@ def _lacking(node: int, named: Sequence[SnapshotHeader], merge: SnapshotMerge) -
         return "; ".join(
             str(
                 DamagedSnapshot(
-                    candidate.header.position, candidate.wanted_of(node) or range(candidate.header.chunk_count)
+                    candidate.header.position, candidate.to_request(node) or range(candidate.header.chunk_count)
                 )
             )
             for candidate in lacking

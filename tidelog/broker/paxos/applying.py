@@ -159,8 +159,8 @@ class Applying:
         """Returns the position up to which the log must be copied from another replica; 0 if only the voters are
         unknown, None if nothing is missing."""
         lacking = self.delivery.needs_snapshot
-        is_told = self._membership.is_known and not self._waits_for_what_is_deleted()
-        return 0 if lacking is None and not is_told else lacking
+        can_deliver = self._membership.is_known and not self._waits_for_what_is_deleted()
+        return 0 if lacking is None and not can_deliver else lacking
 
     def _waits_for_what_is_deleted(self) -> bool:
         """Returns True if delivery is blocked by a payload whose records are deleted by now. No replica may have it any

@@ -60,7 +60,7 @@ class Copier:
         ask: Ask,
         holders: Callable[[], Sequence[int]],
         voters: Callable[[], Sequence[int]],
-        wanted: Callable[[], int | None],
+        lacking: Callable[[], int | None],
         arrived: Callable[[Floor], None],
         entropy: Entropy,
         era: int,
@@ -70,7 +70,7 @@ class Copier:
         self._ask = ask
         self._holders = holders
         self._voters = voters
-        self._wanted = wanted
+        self._lacking = lacking
         self._arrived = arrived
         self._entropy = entropy
         self._era = era
@@ -78,14 +78,14 @@ class Copier:
         """End offset of the damaged range by node id, for each broker that has the batch at `_damaged_at` damaged, or
         that no longer knows it (`doubts`)."""
         self._damaged_at = (-1, False)
-        self._told: dict[int, str] = {}
+        self._logged: dict[int, str] = {}
         """Error of the last failed request by node id, as already written to the operator's log."""
 
     async def run(self) -> None:
         """Copies until `wanted` returns None or the log is offline."""
         turn = 0
-        self._told.clear()
-        while self._wanted() is not None and self._applied.log.offline_reason is None:
+        self._logged.clear()
+        while self._lacking() is not None and self._applied.log.offline_reason is None:
             nodes = self._holders()
             # In turn: one that gives nothing may be as far behind, or damaged.
             node = nodes[turn % len(nodes)] if nodes else NOBODY
@@ -101,8 +101,8 @@ class Copier:
 
     def _tell(self, node: int, error: str) -> None:
         """Logs why a broker gives nothing, once for each reason."""
-        if self._told.get(node) != error:
-            self._told[node] = error
+        if self._logged.get(node) != error:
+            self._logged[node] = error
             logger.info("a log could not be copied yet", partition=str(self._partition_id), broker=node, error=error)
 
     def _is_damaged_on(self, nodes: Sequence[int]) -> bool:
@@ -131,7 +131,7 @@ class Copier:
     async def _copy_from(self, node: int) -> bool:
         """Requests batches from one replica and appends or compares them; returns True if that made progress."""
         log = self._applied.log
-        asked_for = offset, is_doubted = self._next()
+        requested = offset, is_doubted = self._next()
         partition_id = self._partition_id
         request = ReadApplied(
             partition_id.topic_id, partition_id.partition, offset, COPY_BYTES, self._era, takes_rows=True
@@ -139,9 +139,9 @@ class Copier:
         answer = await self._ask(node, request, ANSWER_S_MAX)
         read = answer.message
         assert isinstance(read, AppliedRead)
-        self._told.pop(node, None)
+        self._logged.pop(node, None)
         # The log has changed while the answer was on its way, so it continues another end.
-        if self._wanted() is None or self._applied.is_truncating or self._next() != asked_for:
+        if self._lacking() is None or self._applied.is_truncating or self._next() != requested:
             return True
         size = len(answer.body) - read.producers_size
         data, producers = answer.body[:size], answer.body[size:]
@@ -161,11 +161,11 @@ class Copier:
             # Checked as if it came from a client: CRC, offsets and leader epochs have to continue the log.
             batches = parse_received(data, offset, log.tail.epoch, may_skip=True)
             self._applied.append_copied(batches)
-        wanted_position = self._wanted() or 0
+        position = self._lacking() or 0
         # Only here does the log stand for what the sender's journal has given up.
-        if log.log_end_offset >= floor.next_offset and floor.position >= wanted_position:
+        if log.log_end_offset >= floor.next_offset and floor.position >= position:
             self._arrived(floor)
-        return self._wanted() is None or log.log_end_offset > offset
+        return self._lacking() is None or log.log_end_offset > offset
 
     def _compare(self, node: int, read: AppliedRead, data: Buffer, offset: int, floor: Floor) -> bool:
         """Compares the doubted batches (no journal can confirm them) from this offset on with those of another

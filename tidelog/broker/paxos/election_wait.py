@@ -28,7 +28,7 @@ class ElectionWait:
         self._partition_id = partition_id
         self._engine = engine
         self._links = links
-        self._told: Awaits | None = None
+        self._awaits: Awaits | None = None
         self._since_s = 0.0
 
     @property
@@ -36,19 +36,19 @@ class ElectionWait:
         """The number of awaited positions, the seconds waited, and the brokers that may have the values; None if no
         election waits."""
         positions = len(self._engine.node.unsettled)
-        if self._told is None or not positions:
+        if self._awaits is None or not positions:
             return None
         waited_s = asyncio.get_running_loop().time() - self._since_s
-        return WaitingElection(positions, waited_s, frozenset(self._links.nodes_of(self._told.unheard)))
+        return WaitingElection(positions, waited_s, frozenset(self._links.nodes_of(self._awaits.unheard)))
 
     def on_awaits(self, awaits: Awaits) -> None:
         """Notes the position and the voters that an election attempt waits for, and logs them if they have changed."""
         # Each attempt says the same again; one line is enough.
-        if awaits == self._told:
+        if awaits == self._awaits:
             return
-        if self._told is None:
+        if self._awaits is None:
             self._since_s = asyncio.get_running_loop().time()
-        self._told = awaits
+        self._awaits = awaits
         logger.warning(
             "nobody leads before a voter shows what was accepted at this position, which is damaged where it is known",
             partition=str(self._partition_id),
@@ -59,4 +59,4 @@ class ElectionWait:
 
     def end(self) -> None:
         """Ends the wait, if there is one: a leader is elected, or another broker is appointed."""
-        self._told = None
+        self._awaits = None

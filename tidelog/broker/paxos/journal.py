@@ -87,7 +87,7 @@ class VoterHistory:
         """`position` is that of the floor; `voters` are in force there, None if they are not known."""
         self._era = era
         self._begin = self._end = position
-        self._known: list[tuple[int, VoterSet]] = [] if voters is None else [(voters_position, voters)]
+        self._history: list[tuple[int, VoterSet]] = [] if voters is None else [(voters_position, voters)]
 
     @classmethod
     def open(cls, stored: StoredSlots, metainfo: ReplicaMetainfo) -> VoterHistory:
@@ -106,8 +106,8 @@ class VoterHistory:
         """Returns the membership with which the engine starts. While the voters are not known, it names `contacts` as
         those to ask for what they have learned."""
         since = era_begin(self._era)
-        if self._known:
-            position, voters = self._known[0]
+        if self._history:
+            position, voters = self._history[0]
             return Membership(voters, position, since=since)
         membership = Membership(contacts, since=since)
         membership.on_unread(max(0, self._begin - 1))  # none change at position 0: a barrier is there
@@ -121,23 +121,23 @@ class VoterHistory:
     def note(self, membership: Membership) -> None:
         """Adds the voters that `membership` now has in force to the history."""
         # Unknown voters must not stand in a floor: whoever starts from it would go by those of before.
-        if membership.is_known and (not self._known or membership.position > self._known[-1][0]):
-            self._known.append((membership.position, membership.voters))
+        if membership.is_known and (not self._history or membership.position > self._history[-1][0]):
+            self._history.append((membership.position, membership.voters))
 
     def installed(self, voters: VoterSet, voters_position: int, end: int) -> None:
         """Adds voters that were in force since `voters_position`; all positions from there to `end` count as known."""
-        later = [entry for entry in self._known if entry[0] > voters_position]
-        self._known = [(voters_position, voters), *later]
+        later = [entry for entry in self._history if entry[0] > voters_position]
+        self._history = [(voters_position, voters), *later]
         self._end = max(self._end, end)
 
     def floor(self, prefix: Prefix) -> Floor:
         """Returns this floor (start of the journal) with the voters in force there, if they are known. Drops older
         voters from the history."""
         # VOTERS below the floor go with their slots; the newest of them are in force at the floor.
-        while len(self._known) > 1 and self._known[1][0] < prefix.position <= self._end:
-            del self._known[0]
+        while len(self._history) > 1 and self._history[1][0] < prefix.position <= self._end:
+            del self._history[0]
         # A replica that jumped over positions cannot know who votes at the floor: better none than old ones.
-        if prefix.position > self._end or not self._known or self._known[0][0] >= prefix.position > 0:
+        if prefix.position > self._end or not self._history or self._history[0][0] >= prefix.position > 0:
             return Floor(**asdict(prefix), era=self._era)
-        position, voters = self._known[0]
+        position, voters = self._history[0]
         return Floor(**asdict(prefix), voters=encode_voters(voters), voters_position=position, era=self._era)

@@ -24,17 +24,17 @@ from tidelog.storage.partition_log import PartitionLog
 from tidelog.storage.rows import Row
 
 
-def find_in_journal(engine: Engine, log: PartitionLog, wanted: Identity) -> bytes | None:
-    """Returns the damaged batch `wanted` of the log from the journal's slots; None if no slot holds it whole. Raises
+def find_in_journal(engine: Engine, log: PartitionLog, identity: Identity) -> bytes | None:
+    """Returns the damaged batch `identity` of the log from the journal's slots; None if no slot holds it whole. Raises
     `Overloaded`."""
     replica = engine.node.replica
-    for slot in _slots_of(replica, log, wanted.offset):
+    for slot in _slots_of(replica, log, identity.offset):
         # Without a digest only a value in force is sure to fill these offsets on all replicas.
-        if not wanted.is_known and not _is_in_force(replica, slot):
+        if not identity.is_known and not _is_in_force(replica, slot):
             continue
         payload = engine.buffer_of(slot.position, slot.value)
         for batch in () if payload is None else iter_batches(payload):
-            if _is_wanted(batch, wanted):
+            if _matches(batch, identity):
                 return bytes(batch.data)
     return None
 
@@ -61,7 +61,7 @@ def _is_in_force(replica: Replica, slot: Slot) -> bool:
     return not is_void(fold_to(replica.floor, replica.slots, slot.position), slot.value)
 
 
-def _is_wanted(batch: RecordBatch, identity: Identity) -> bool:
+def _matches(batch: RecordBatch, identity: Identity) -> bool:
     if identity.is_known:
         return batch.header.base_offset == identity.offset and xxh3_128_digest(batch.data) == identity.digest
     return batch.header.base_offset <= identity.offset < batch.header.next_offset

@@ -29,7 +29,7 @@ from tidelog.model.ids import PartitionId
 from tidelog.model.ports import Buffer
 from tidelog.replication.paxos.state import Slot
 
-ASKED_MAX = 8
+VALUES_AT_ONCE = 8
 """Values that are requested from all other replicas in one round."""
 ANSWER_S_MAX = 5.0
 PAUSE_S = 0.2
@@ -73,7 +73,7 @@ class PayloadSearch:
 
     async def _run(self) -> None:
         pause_s = PAUSE_S
-        while slots := self._wanted():
+        while slots := self._next_slots():
             self._begin = slots[-1].position + 1
             # All that hold a replica, not the voters alone: one whose journal is lost may have the only good copy in
             # its log.
@@ -82,7 +82,7 @@ class PayloadSearch:
             await asyncio.sleep(pause_s * self._context.entropy.uniform(1, 2))
             pause_s = min(2 * pause_s, PAUSE_S_MAX) if all(map(self._is_missing, slots)) else PAUSE_S
 
-    def _wanted(self) -> list[Slot]:
+    def _next_slots(self) -> list[Slot]:
         """Returns the slots to ask for in the next round: from `_begin` on, and then from the first position again."""
         replica = self._engine.node.replica
         if replica.is_halted:
@@ -90,7 +90,7 @@ class PayloadSearch:
         positions = range(replica.applied.position, replica.end)
         sought = [slot for slot in map(replica.slots.get, positions) if slot is not None and _is_sought(slot)]
         # Each round goes on where the last ended: one payload that is lost everywhere must not hold up the others.
-        return sorted(sought, key=lambda slot: (slot.position < self._begin, slot.position))[:ASKED_MAX]
+        return sorted(sought, key=lambda slot: (slot.position < self._begin, slot.position))[:VALUES_AT_ONCE]
 
     async def _ask(self, node: int, slots: list[Slot]) -> None:
         """Requests the payloads that are still missing from one broker, until it fails once."""

@@ -24,7 +24,7 @@ from msgspec import structs
 from tidelog.broker.consensus.disk import ReplicaDisk
 from tidelog.broker.consensus.engine import NOTICE_S, Engine, LogEffect
 from tidelog.broker.consensus.messages import PaxosFrame
-from tidelog.broker.consensus.plausible import Known, check_offset, check_paxos
+from tidelog.broker.consensus.plausible import Maxima, check_offset, check_paxos
 from tidelog.broker.consensus.stored import stored_log
 from tidelog.broker.paxos.applied_log import AppliedLog
 from tidelog.broker.paxos.applying import Applying
@@ -261,7 +261,7 @@ class PaxosReplica:
         # The controller counts the epochs here, so a number may be far ahead of all that any engine has sent.
         newest = number_after(self.leader_epoch)
         number = max(newest, replica.highest, replica.metadata.issued)
-        check_paxos(frame, Known(number, replica.end, replica.applied.next_offset))
+        check_paxos(frame, Maxima(number, replica.end, replica.applied.next_offset))
 
     def heard(self, node_id: int, engine_ids: tuple[int, ...], durable_offset: int) -> None:
         """Handles a peer's report of how far its log is durable, and of its disk's engine ids. Raises `ForeignSender`,
@@ -343,9 +343,9 @@ class PaxosReplica:
         (`Holder.aligned_epoch`)."""
         return -1
 
-    def second_copy(self, wanted: Identity) -> bytes | None:
+    def second_copy(self, identity: Identity) -> bytes | None:
         """Returns the bytes of a damaged batch from the journal; None if they are not there."""
-        return find_in_journal(self.engine, self.log, wanted)
+        return find_in_journal(self.engine, self.log, identity)
 
     def tell_durable(self) -> None:
         """Flushes the log soon and reports to the leader how far it is durable, for a step that waits for that."""

@@ -56,11 +56,11 @@ class PaxosRoles:
         """Opens an assigned replica if necessary, and updates it from the metadata; returns True if it was opened or
         its role changed."""
         partition_id, _, info, config = assigned
-        replica = known = self.holders.get(partition_id)
+        replica = running = self.holders.get(partition_id)
         # An engine of an earlier era must not speak in this one: the replica is opened anew, and enters it.
-        if known is not None and known.era != info.eras[0]:
+        if running is not None and running.era != info.eras[0]:
             await self.stop(partition_id)
-            replica = known = None
+            replica = running = None
         if replica is None:
             replica = self._open(assigned, image)
         if replica is None:
@@ -77,7 +77,7 @@ class PaxosRoles:
         elif replica.leader is not None and replica.leader.config != config:
             replica.leader.reconfigure(config, replica.log.settings)
         else:
-            return known is None
+            return running is None
         return True
 
     def _open(self, assigned: Assignment, image: ClusterImage) -> PaxosReplica | None:

@@ -32,8 +32,8 @@ class PaxosRuntime:
         self._voter_reconciler = VoterReconciler(context, self.roles)
         service = PaxosService(self.roles.holders.get, move_throttle)
         self.requests: dict[type[msgspec.Struct], AnswerPeer] = {
-            ReadApplied: lambda caller, asked: service.read(caller.node_id, asked),
-            ReadValue: lambda _, asked: service.read_value(asked),
+            ReadApplied: lambda caller, request: service.read(caller.node_id, request),
+            ReadValue: lambda _, request: service.read_value(request),
         }
         self.notifications: dict[type[msgspec.Struct], TakeNotice] = {
             PartitionFrame: service.take_frame,

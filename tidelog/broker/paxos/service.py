@@ -70,11 +70,11 @@ class PaxosService:
         with suppress(ForeignSender, ImplausibleNumber):  # by what is known since it came: as good as lost
             self.take_frame(asker[1], message, payload)
 
-    async def read(self, node_id: int, asked: ReadApplied) -> Answer:
+    async def read(self, node_id: int, request: ReadApplied) -> Answer:
         """Returns batches of a replica's log to another broker. Raises `NotFound`, `Overloaded`, `OffsetOutOfRange`."""
-        partition_id = PartitionId(TopicId(asked.topic_id), asked.partition)
+        partition_id = PartitionId(TopicId(request.topic_id), request.partition)
         allowed = await self._move_throttle.may_send(partition_id, node_id, TURN_S_MAX)
-        answer = self._read(asked, min(asked.bytes_max, allowed, READ_BYTES_MAX))
+        answer = self._read(request, min(request.bytes_max, allowed, READ_BYTES_MAX))
         self._move_throttle.sent(partition_id, node_id, sum(map(len, answer.payload)))
         return answer
 
@@ -99,14 +99,14 @@ class PaxosService:
         floor = msgspec.msgpack.encode(replica.floor())
         return Answer(AppliedRead(log.log_start_offset, floor, len(producers), damaged_to, digest), (data, producers))
 
-    async def read_value(self, asked: ReadValue) -> Answer:
+    async def read_value(self, request: ReadValue) -> Answer:
         """Returns the payload of a value to a replica that has lost it. Raises `NotFound`, `InvalidRequest`,
         `Overloaded`."""
-        value = asked.value
+        value = request.value
         # What another broker names is checked before journal and log are read by it.
         if value.kind not in WITH_PAYLOAD or len(value.digest) != DIGEST_BYTES or value.base_offset < 0:
             raise InvalidRequest("no value with a payload has such a name")
-        payload = self._readable(asked).engine.copy_of(asked.position, value)
+        payload = self._readable(request).engine.copy_of(request.position, value)
         return Answer(ValueRead(payload is not None), () if payload is None else (payload,))
 
     def _readable(self, request: ReadApplied | ReadValue) -> PaxosReplica:

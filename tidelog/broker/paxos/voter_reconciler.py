@@ -103,14 +103,14 @@ class VoterReconciler:
             # Everything is looked up before the first wait: the partitions may be others afterwards.
             votes = list(self._lost_votes(partitions))
             lost = list(filter(None, starmap(self._lost_term, partitions)))
-            members_asked = list(filter(None, starmap(self._reconcile_members, partitions)))
+            changes = list(filter(None, starmap(self._reconcile_members, partitions)))
             node_id, epoch = self._context.node_id, self._context.own_epoch()
             if votes:
                 await self._submit(ReportLostVotes(node_id, epoch, votes[:AT_ONCE]), Done)
             if lost:
                 await self._submit(ReportPaxosLeader(node_id, epoch, lost[:AT_ONCE]), Done)
-            if members_asked:
-                await self._submit(AlterMembers(node_id, epoch, members_asked[:AT_ONCE]), MembersAltered)
+            if changes:
+                await self._submit(AlterMembers(node_id, epoch, changes[:AT_ONCE]), MembersAltered)
 
     async def _submit(self, command: Command, answer: type[CommandAnswer]) -> None:
         try:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from tidelog.broker.consensus.messages import ElectionFrame, PaxosFrame
-from tidelog.broker.consensus.plausible import AHEAD_MAX, NUMBERS_AHEAD_MAX, Known, check_election, check_paxos
+from tidelog.broker.consensus.plausible import AHEAD_MAX, NUMBERS_AHEAD_MAX, Maxima, check_election, check_paxos
 from tidelog.model.errors import ImplausibleNumber
 from tidelog.replication.election_events import ElectionMessage, Heartbeat, HeartbeatAnswer, LeaseReleased, PreVote
 from tidelog.replication.election_lease import FREE_MS_MAX
@@ -29,7 +29,7 @@ KNOWN = make_number(10, 2)
 END = 100
 TOP = KNOWN + NUMBERS_AHEAD_MAX + (1 << 16)
 FAR = END + AHEAD_MAX + 1
-KNOW = Known(KNOWN, END, END)
+KNOW = Maxima(KNOWN, END, END)
 BORN = Value(Kind.BARRIER, TOP)
 
 

@@ -417,7 +417,7 @@ def test_a_broker_of_the_first_level_gives_its_newest_snapshot_up_to_its_first_d
         brokers.flip(1, 2)
         part = give(FetchSnapshot()).message
         assert isinstance(part, SnapshotPart)
-        assert part.told == (0, 1)
+        assert part.chunks == (0, 1)
         for asked in (FetchSnapshot(first=2), FetchSnapshot(position=POSITION - 1)):
             with pytest.raises(NotFound):
                 give(asked)

@@ -38,7 +38,7 @@ def test_all_holders_are_asked_and_why_one_gives_nothing_is_said_once_and_when_i
             ask,
             holders=lambda: (2, 3),
             voters=lambda: (2,),
-            wanted=lambda: 1,
+            lacking=lambda: 1,
             arrived=lambda _: None,
             entropy=entropy,
             era=0,

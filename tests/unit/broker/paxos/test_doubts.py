@@ -140,11 +140,11 @@ def test_who_has_yet_to_copy_a_batch_or_has_given_it_up_knows_nothing_of_it(is_g
         lose_row(first, 8)
         read = second.service.read
 
-        async def answer(node_id: int, asked: ReadApplied) -> Answer:
-            if not HIDDEN_FROM <= asked.offset < 10:
-                return await read(node_id, asked)
+        async def answer(node_id: int, request: ReadApplied) -> Answer:
+            if not HIDDEN_FROM <= request.offset < 10:
+                return await read(node_id, request)
             floor = msgspec.msgpack.encode(second.replica.floor())
-            body = empty_batch(asked.offset, 10, second.replica.log.tail.epoch) if is_given_up else b""
+            body = empty_batch(request.offset, 10, second.replica.log.tail.epoch) if is_given_up else b""
             return Answer(AppliedRead(0, floor), (body, b""))
 
         second.service.read = answer  # type: ignore[method-assign]  # for this story

@@ -24,7 +24,7 @@ from tidelog.broker.paxos.applied_log import payload_in
 from tidelog.broker.paxos.context import PartitionContext
 from tidelog.broker.paxos.links import Links
 from tidelog.broker.paxos.messages import PartitionFrame, ReadValue, ValueRead
-from tidelog.broker.paxos.payload_search import ANSWER_S_MAX, ASKED_MAX, PAUSE_S, PAUSE_S_MAX, PayloadSearch
+from tidelog.broker.paxos.payload_search import ANSWER_S_MAX, PAUSE_S, PAUSE_S_MAX, VALUES_AT_ONCE, PayloadSearch
 from tidelog.broker.paxos.service import PaxosService
 from tidelog.model.errors import InvalidRequest, NotFound, TidelogError
 from tidelog.model.ports import Buffer
@@ -149,8 +149,8 @@ def test_what_has_another_digest_is_no_copy() -> None:
         first, second, third = stage.sites.values()
         read = third.service.read_value
 
-        async def turned(asked: ReadValue) -> Answer:
-            answer = await read(asked)
+        async def turned(request: ReadValue) -> Answer:
+            answer = await read(request)
             body = bytearray(b"".join(answer.payload))
             body[-1] ^= 1
             return Answer(answer.message, (bytes(body),))
@@ -375,15 +375,15 @@ def test_no_search_begins_for_what_is_chosen() -> None:
 
 def test_each_round_asks_all_for_a_few_and_the_next_for_the_next() -> None:
     async def main() -> None:
-        rounds = Rounds(ASKED_MAX + 3)
+        rounds = Rounds(VALUES_AT_ONCE + 3)
         for _ in range(3):
             rounds.search.begin(0)  # more than once: there is one search
         await asyncio.sleep(PAUSE_S / 2)
-        few = list(range(ASKED_MAX))
+        few = list(range(VALUES_AT_ONCE))
         assert rounds.asked == [(node, position) for node in (2, 3) for position in few]
         rounds.asked.clear()
         await asyncio.sleep(2 * PAUSE_S)
-        rest = [*range(ASKED_MAX, ASKED_MAX + 3), *range(ASKED_MAX - 3)]
+        rest = [*range(VALUES_AT_ONCE, VALUES_AT_ONCE + 3), *range(VALUES_AT_ONCE - 3)]
         assert rounds.asked == [(node, position) for node in (2, 3) for position in rest]
         await rounds.search.close()
         rounds.search.begin(0)
