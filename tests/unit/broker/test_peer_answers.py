@@ -28,9 +28,9 @@ from tidelog.broker.repair.repair_messages import (
     Held,
     RecoverQuery,
     RecoverReply,
+    RequestedBatch,
     VerifyFilesQuery,
     VerifyFilesReply,
-    Wanted,
 )
 from tidelog.broker.routing.forwarding_messages import (
     Addressed,
@@ -114,7 +114,7 @@ FIT: tuple[tuple[Any, Any, bytes], ...] = (
     (AllocateProducerIds(), ProducerIdBlock(1, 1_000, 1_000), b""),
     (AlterPartition(3, 41, [isr_asked(0), isr_asked(1)]), PartitionsAltered(1, [isr_answer(0), isr_answer(1)]), b""),
     (sample(FetchReplicas), ReplicasFetched((fetched(2), fetched(3))), b"12345"),
-    (RecoverQuery("id", 0, (Wanted(0, 1, b""),)), RecoverReply(1, 1, 1, (Held(Holding.HAVE, 2),)), b"12"),
+    (RecoverQuery("id", 0, (RequestedBatch(0, 1, b""),)), RecoverReply(1, 1, 1, (Held(Holding.HAVE, 2),)), b"12"),
     (FetchSnapshot(), SnapshotPart(header=b"h", count=2), b"12"),
     (sample(ReadApplied), AppliedRead(0, FLOOR, 2), b"123"),
     (VerifyFilesQuery("b"), VerifyFilesReply((CheckedFiles("c", 1, 0, 0), CheckedFiles("d", 1, 0, 0)), False), b""),
@@ -136,7 +136,7 @@ UNFIT: tuple[tuple[Any, Any, bytes], ...] = (
     (AlterMembers(3, 41, []), MembersAltered(1, [sample(MembersAnswer)]), b""),
     (sample(FetchReplicas), ReplicasFetched((fetched(2), fetched(4))), b"12345"),
     (sample(FetchReplicas), ReplicasFetched(()), b"1"),
-    (RecoverQuery("id", 0, (Wanted(0, 1, b""),)), RecoverReply(1, 1, 1, (Held(Holding.HAVE, 3),)), b"12"),
+    (RecoverQuery("id", 0, (RequestedBatch(0, 1, b""),)), RecoverReply(1, 1, 1, (Held(Holding.HAVE, 3),)), b"12"),
     (RecoverQuery("id", 0, ()), RecoverReply(1, 1, 1, (Held(Holding.UNKNOWN),)), b""),
     (FetchSnapshot(), SnapshotPart(header=b"h", count=2**40), b"12"),
     (sample(ReadApplied), AppliedRead(0, FLOOR, 4), b"123"),

@@ -12,7 +12,7 @@ from tidelog.broker.consensus.messages import ElectionFrame, PaxosFrame
 from tidelog.broker.isr.replica_messages import FetchReplicas, FollowerState, ReplicasFlushed
 from tidelog.broker.paxos.messages import AppliedDurable, PartitionFrame, ReadApplied
 from tidelog.broker.peer_service import MESSAGE_ADDITIONS, PEER_MESSAGES
-from tidelog.broker.repair.repair_messages import RecoverQuery, Wanted
+from tidelog.broker.repair.repair_messages import RecoverQuery, RequestedBatch
 from tidelog.broker.routing.forwarding_messages import Addressed, ForwardRead
 from tidelog.controller.commands import (
     BrokerHeartbeat,
@@ -49,7 +49,7 @@ MESSAGES: tuple[msgspec.Struct, ...] = (
     FetchReplicas(1, 41, "s", 0, (FollowerState(TOPIC, 0, 1, 9, 1, 9, 0, (3,)),), (), 100, 100),
     ReplicasFlushed(1, 41, (FollowerState(TOPIC, 0, 1, 9, 1, 9, 0),)),
     ForwardRead(Addressed("t", TOPIC, 0, 1, 50), 9, 100, 1_000),
-    RecoverQuery(TOPIC, 0, (Wanted(9, 1, b""),)),
+    RecoverQuery(TOPIC, 0, (RequestedBatch(9, 1, b""),)),
     BrokerHeartbeat(1, 41, 50),
     MetadataApplied(1, 41, 50),
     AlterPartition(1, 41, (IsrAsked(TOPIC, 0, 1, 1, (IsrMember(1, 41),)),)),

@@ -41,7 +41,7 @@ class Session:
     """The partitions with an open question for which only the high watermark has advanced."""
     held: dict[PartitionId, None] = field(default_factory=dict)
     """The partitions with data to send that the throttle does not allow yet."""
-    told: dict[PartitionId, tuple[int, int, int]] = field(default_factory=dict)
+    reported: dict[PartitionId, tuple[int, int, int]] = field(default_factory=dict)
     """The leader epoch, high watermark and log start offset of each partition's last answer of status OK. Followers
     ignore these fields in other answers."""
     waiter: asyncio.Future[None] | None = None
@@ -74,9 +74,9 @@ class Session:
         partition_id = PartitionId(TopicId(entry.topic_id), entry.partition)
         # Followers take nothing from any other answer, so the next one has to tell it again.
         if entry.status is FetchStatus.OK:
-            self.told[partition_id] = (entry.leader_epoch, entry.high_watermark, entry.log_start_offset)
+            self.reported[partition_id] = (entry.leader_epoch, entry.high_watermark, entry.log_start_offset)
         else:
-            self.told.pop(partition_id, None)
+            self.reported.pop(partition_id, None)
 
     def close(self, partition_id: PartitionId) -> None:
         """Drops the partition's question, because it is answered or withdrawn."""

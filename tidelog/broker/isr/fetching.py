@@ -80,7 +80,7 @@ class Fetcher:
     def add(self, follower: Follower) -> None:
         """Begins to fetch a partition from this leader."""
         self.followers[follower.partition_id] = follower
-        follower.news = self._ask_again
+        follower.on_change = self._ask_again
         follower.report_flushed = self._report
         # Followed again before the leader was told that it is not: it must not be told now.
         self._forgotten.pop(follower.partition_id, None)

@@ -60,7 +60,7 @@ Spawn = Callable[[object, Coroutine[Any, Any, None]], asyncio.Task[None]]
 
 
 class Follower:
-    """A follower replica of one partition. `news` is called when there is something to fetch or to report to the
+    """A follower replica of one partition. `on_change` is called when there is something to fetch or to report to the
     leader."""
 
     def __init__(
@@ -78,7 +78,7 @@ class Follower:
         self.partition_id = partition_id
         self.leader_epoch = leader_epoch
         self.log = log
-        self.news: Callable[[Follower], None] = lambda _: None
+        self.on_change: Callable[[Follower], None] = lambda _: None
         self.report_flushed: Callable[[FollowerState], None] = lambda _: None
         self.is_fsynced = True
         """True if the leader waits for this replica's flushes (`ack.durability=fsynced`)."""
@@ -117,7 +117,7 @@ class Follower:
         """The leader epoch of this follower, once its log is known to be a prefix of the leader's; -1 before."""
         return self.leader_epoch if self._core.is_aligned else -1
 
-    def second_copy(self, wanted: Identity) -> None:
+    def second_copy(self, identity: Identity) -> None:
         """Returns None: a follower has no second copy of a batch beside its log."""
 
     def reconfigure(self, settings: LogSettings, *, is_fsynced: bool) -> None:
@@ -181,7 +181,7 @@ class Follower:
                 self._wait_for_leader(answer.status)
             case _:
                 self._wait_for_leader(answer.status)
-        self.news(self)
+        self.on_change(self)
 
     def _wait_for_leader(self, status: FetchStatus) -> None:
         self.not_before_s = self._clock.monotonic_s() + RETRY_S[status]
@@ -223,7 +223,7 @@ class Follower:
             return
         self._execute(self._core.step(Flushed(acknowledged_end(self.log, self._core.high_watermark))))
         if self._damaged:  # it may be repaired, or the leader's copy be known to be damaged, too
-            self.news(self)
+            self.on_change(self)
 
     # -- effects -----------------------------------------------------------------------------------------------------
 
@@ -270,7 +270,7 @@ class Follower:
         except TidelogError as error:
             logger.warning("old records could not be deleted", partition=str(self.partition_id), error=str(error))
             self._wait_for_leader(FetchStatus.DAMAGED)
-            self.news(self)
+            self.on_change(self)
             return
         self._log_writer.submit(self)
 
@@ -293,7 +293,7 @@ class Follower:
         logger.info("truncated", partition=str(self.partition_id), to=self.log.log_end_offset)
         acknowledged = acknowledged_end(self.log, self._core.high_watermark)
         self._execute(self._core.step(Truncated(self.log.log_end_offset, acknowledged)))
-        self.news(self)
+        self.on_change(self)
 
     def _truncate_now(self, effect: Truncate | StartOver, producers: list[tuple[int, ProducerState]]) -> None:
         now_ms = self._clock.wall_ms()

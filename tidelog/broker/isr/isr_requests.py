@@ -71,7 +71,7 @@ class IsrRequests:
 
     async def _send(self, requests: list[_Request]) -> None:
         context = self._context
-        command = AlterPartition(context.node_id, context.own_epoch(), [_asked(request) for request in requests])
+        command = AlterPartition(context.node_id, context.own_epoch(), [_entry_of(request) for request in requests])
         try:
             answer = await context.channel.submit(command, PartitionsAltered, seconds_max=ANSWER_S_MAX)
         except TidelogError as error:
@@ -81,9 +81,9 @@ class IsrRequests:
                 self._tell(request, None)
             return
         # What was decided before may bear on it, a larger minimum of in-sync replicas for one: that comes first.
-        is_known = await self._context.in_force(answer.position)
+        is_in_force = await self._context.in_force(answer.position)
         for request, answered in zip(requests, answer.partitions, strict=True):
-            self._tell(request, answered if is_known else None)
+            self._tell(request, answered if is_in_force else None)
 
     def _tell(self, request: _Request, answer: IsrAnswer | None) -> None:
         outcome = isr.Outcome.AMBIGUOUS if answer is None else OUTCOMES[answer.outcome]
@@ -92,7 +92,7 @@ class IsrRequests:
         request.partition.tell(isr.AlterPartitionAnswered(request.effect.attempt, outcome, now_ms, epoch, members))
 
 
-def _asked(request: _Request) -> IsrAsked:
+def _entry_of(request: _Request) -> IsrAsked:
     partition, effect = request
     members = [IsrMember(node, epoch) for node, epoch in effect.isr]
     return IsrAsked(partition.topic_id, partition.partition, partition.leader_epoch, effect.partition_epoch, members)

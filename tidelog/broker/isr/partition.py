@@ -115,7 +115,7 @@ class Partition(LedPartition):
         self._begins_to_await = shared.begins_to_await
         self._recent = RecentBatches(shared.recent)
         self._uncommitted = Uncommitted()
-        self._start_wanted = 0
+        self._start_requested = 0
         self._low_watermark = protocol.low_watermark
 
     @property
@@ -204,7 +204,7 @@ class Partition(LedPartition):
         if self.log.offline_reason is not None:
             self._uncommitted.fail(self.log.offline_reason)
         # The deletion waited for this: what is deleted has to be durable first.
-        elif self._start_wanted > self.log_start_offset:
+        elif self._start_requested > self.log_start_offset:
             with suppress(TidelogError):  # whoever asked for it asks again
                 self._delete()
 
@@ -327,13 +327,13 @@ class Partition(LedPartition):
         # Records that are not committed may still be truncated, and others come to their offsets: these would be gone
         # unseen.
         assert offset <= self.high_watermark
-        self._start_wanted = max(self._start_wanted, offset)
+        self._start_requested = max(self._start_requested, offset)
         self._delete()
 
     def _delete(self) -> None:
         """Deletes the records that are requested to be deleted, as far as they are flushed: after a power cut, the end
         of a log that begins behind its flushed part could not be found."""
-        offset = min(self._start_wanted, self.log.durable_offset)
+        offset = min(self._start_requested, self.log.durable_offset)
         if offset > self.log_start_offset:
             # Whole segments go, so the active one is closed first if nothing in it stays.
             if offset == self.log.log_end_offset:
@@ -345,7 +345,7 @@ class Partition(LedPartition):
             self.watchers.wake_all()
             # The deletion is acknowledged when the low watermark has passed, so followers have to hear of it now.
             self._replication.ask_anew(self, [*self._protocol.follower_ends])
-        if self.log_start_offset < self._start_wanted or self.log.is_dirty:
+        if self.log_start_offset < self._start_requested or self.log.is_dirty:
             self._log_writer.submit(self)
 
     def reconfigure(self, config: TopicConfig, settings: LogSettings) -> None:

@@ -112,27 +112,27 @@ class ReplicationService:
 
     # -- from the followers ------------------------------------------------------------------------------------------
 
-    async def fetch(self, caller: Hello, asked: FetchReplicas) -> Answer:
+    async def fetch(self, caller: Hello, request: FetchReplicas) -> Answer:
         """Answers a follower's fetch as soon as there is data or a status to send, or when its time is up. Raises
         `StaleBrokerEpoch`, `ImplausibleNumber`."""
         # Everything is checked before the session is touched: a refused fetch must leave no trace.
-        self._check(asked.replica, asked.broker_epoch)
-        for state in asked.changed:
+        self._check(request.replica, request.broker_epoch)
+        for state in request.changed:
             check_state(state)
-        session = self._session(caller, asked)
+        session = self._session(caller, request)
         if session is None:
             return Answer(ReplicasFetched((), is_session_lost=True))
         # Counted before waiting: a fetch sent twice finds the second one out of turn, and is answered once.
-        session.number = asked.number + 1
-        for topic_id, partition in asked.forgotten:
+        session.number = request.number + 1
+        for topic_id, partition in request.forgotten:
             session.close(PartitionId(TopicId(topic_id), partition))
-            session.told.pop(PartitionId(TopicId(topic_id), partition), None)
-        for state in asked.changed:
-            self._open(session, asked, state)
-        session.granted = asked.throttled_bytes_max
+            session.reported.pop(PartitionId(TopicId(topic_id), partition), None)
+        for state in request.changed:
+            self._open(session, request, state)
+        session.granted = request.throttled_bytes_max
         if not session.ready and not (session.held and self._allowance(session)):
-            await self._wait(session, min(asked.wait_ms, WAIT_MS_MAX) / 1000)
-        return self._answer(session, min(asked.bytes_max, BYTES_MAX))
+            await self._wait(session, min(request.wait_ms, WAIT_MS_MAX) / 1000)
+        return self._answer(session, min(request.bytes_max, BYTES_MAX))
 
     def _check(self, replica: int, broker_epoch: int) -> None:
         # An earlier process of that broker may have had a longer log; what it reports must not count for the present
@@ -185,7 +185,7 @@ class ReplicationService:
             session.make_ready(partition_id)
         elif question.verdict.from_offset < partition.log_end_offset:
             session.has_data(partition_id)
-        elif session.told.get(partition_id) != _news(partition):
+        elif session.reported.get(partition_id) != _state_of(partition):
             session.advanced[partition_id] = None
 
     async def _wait(self, session: Session, seconds: float) -> None:
@@ -253,7 +253,7 @@ class ReplicationService:
             partition = self._partitions.get(partition_id)
             if partition is None:
                 continue
-            if session.told.get(partition_id) != _news(partition):
+            if session.reported.get(partition_id) != _state_of(partition):
                 # Only news: the answer to thousands of quiet partitions is empty.
                 entry, _ = self._entry(question, partition_id, 0)
                 session.close(partition_id)
@@ -301,12 +301,12 @@ class ReplicationService:
         if partition is None or partition.leader_epoch != question.state.leader_epoch:
             # The leadership has changed while the question was open: what was judged then holds no more.
             verdict = verdict if isinstance(verdict, FetchStatus) else FetchStatus.UNKNOWN_EPOCH
-            return self._told(question.state, verdict, None), ()
+            return self._fetched(question.state, verdict, None), ()
         match verdict:
             case FetchStatus():
-                return self._told(question.state, verdict, partition), ()
+                return self._fetched(question.state, verdict, partition), ()
             case Diverging(epoch, end_offset):
-                diverging = self._told(
+                diverging = self._fetched(
                     question.state, FetchStatus.DIVERGING, partition, epoch=epoch, end_offset=end_offset
                 )
                 return diverging, ()
@@ -315,7 +315,7 @@ class ReplicationService:
             case Serve(from_offset):
                 return self._served(question.state, partition, from_offset, bytes_max)
             case _:
-                return self._told(question.state, FetchStatus.UNKNOWN_EPOCH, partition), ()
+                return self._fetched(question.state, FetchStatus.UNKNOWN_EPOCH, partition), ()
 
     def _served(
         self, state: FollowerState, partition: Partition, from_offset: int, bytes_max: int
@@ -326,8 +326,8 @@ class ReplicationService:
             # Retention may have deleted the records since the question was judged.
             return self._out_of_range(state, partition, partition.log_end_offset)
         except (DamagedBatch, TidelogError):
-            return self._told(state, FetchStatus.DAMAGED, partition), ()
-        return self._told(state, FetchStatus.OK, partition, size=sum(map(len, data))), data
+            return self._fetched(state, FetchStatus.DAMAGED, partition), ()
+        return self._fetched(state, FetchStatus.OK, partition, size=sum(map(len, data))), data
 
     def _out_of_range(
         self, state: FollowerState, partition: Partition, log_end_offset: int
@@ -337,13 +337,13 @@ class ReplicationService:
         try:
             producers = partition.producers_for_follower()
         except TidelogError:
-            return self._told(state, FetchStatus.DAMAGED, None), ()
+            return self._fetched(state, FetchStatus.DAMAGED, None), ()
         size = len(producers)
-        answer = self._told(state, FetchStatus.OUT_OF_RANGE, partition, size=size, end_offset=log_end_offset)
+        answer = self._fetched(state, FetchStatus.OUT_OF_RANGE, partition, size=size, end_offset=log_end_offset)
         return answer, (producers,)
 
     @staticmethod
-    def _told(
+    def _fetched(
         state: FollowerState,
         status: FetchStatus,
         partition: Partition | None,
@@ -370,6 +370,6 @@ class ReplicationService:
         return int(self._clock.monotonic_s() * 1000)
 
 
-def _news(partition: Partition) -> tuple[int, int, int]:
+def _state_of(partition: Partition) -> tuple[int, int, int]:
     """Returns the leader epoch, high watermark and log start offset that each answer to a follower carries."""
     return partition.leader_epoch, partition.high_watermark, partition.log_start_offset

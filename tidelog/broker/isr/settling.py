@@ -17,7 +17,7 @@ from typing import NamedTuple
 import structlog
 
 from tidelog.broker.repair.copies import Copies
-from tidelog.broker.repair.repair_messages import WANTED_MAX, RecoverReply
+from tidelog.broker.repair.repair_messages import REQUESTED_MAX, RecoverReply
 from tidelog.broker.repair.repairer import Repairer
 from tidelog.broker.runtime.log_writer import LogWriter
 from tidelog.broker.runtime.purgatory import Watchers
@@ -105,7 +105,7 @@ class Settling:
     def on_flushed(self) -> None:
         """Does nothing: no settlement waits for a flush."""
 
-    def second_copy(self, wanted: Identity) -> None:
+    def second_copy(self, identity: Identity) -> None:
         """Returns None: this replica has no second copy of a batch beside its log."""
 
 
@@ -146,7 +146,7 @@ class Settler:
         logger.warning(
             "the end of a log is damaged, and others are asked whether it was committed",
             partition=str(settling.partition_id),
-            offsets=settling.core.open[:WANTED_MAX],
+            offsets=settling.core.open[:REQUESTED_MAX],
         )
         pause_s = PAUSE_S
         awaited: frozenset[int] = frozenset()
@@ -175,7 +175,7 @@ class Settler:
             pause_s = min(2 * pause_s, PAUSE_S_MAX)
 
     async def _ask(self, settling: Settling, node_id: int) -> None:
-        identities = {offset: identity_at(settling.log, offset) for offset in settling.core.open[:WANTED_MAX]}
+        identities = {offset: identity_at(settling.log, offset) for offset in settling.core.open[:REQUESTED_MAX]}
         try:
             reply, answers = await self._copies.ask(node_id, settling.partition_id, list(identities.values()))
         except (TidelogError, TimeoutError) as error:

@@ -80,7 +80,7 @@ class SnapshotTarget:
         headers: list[SnapshotHeader] = []
         await self._means.log_writer.perform(lambda: headers.extend(self._store.headers()))
         self._waiting = headers
-        return Progress(2 * BLOCK_BYTES * len(headers), found=bad + 2 * len(lost), left=left)
+        return Progress(2 * BLOCK_BYTES * len(headers), damaged=bad + 2 * len(lost), left=left)
 
     async def _look_at_blocks(self, header: SnapshotHeader) -> Progress:
         looked_at: list[tuple[list[int], bytes]] = []
@@ -91,11 +91,11 @@ class SnapshotTarget:
         self._bad += len(bad)
         self._hashes.update(hashes)
         self._next = end
-        found_bad = left = 0
+        damaged = left = 0
         if end == header.chunk_count:
             # No hashes at all: the snapshot was removed while it was read.
-            found_bad, left = await self._end(header, is_gone=not hashes and end > 0)
-        return Progress(BLOCK_BYTES * (end - first), found=found_bad, left=left)
+            damaged, left = await self._end(header, is_gone=not hashes and end > 0)
+        return Progress(BLOCK_BYTES * (end - first), damaged=damaged, left=left)
 
     async def _end(self, header: SnapshotHeader, *, is_gone: bool) -> tuple[int, int]:
         """Ends the reading of one snapshot; returns the number of bad blocks, and of those that are still bad. If each

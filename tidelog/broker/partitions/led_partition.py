@@ -228,7 +228,7 @@ class LedPartition(ABC):
         """Returns the leader epoch whose leader's log this one equals or is a prefix of: the leader's own."""
         return self.leader_epoch
 
-    def second_copy(self, wanted: Identity) -> bytes | None:
+    def second_copy(self, identity: Identity) -> bytes | None:
         """Returns None: a leader has no copy of a batch besides its log."""
         return None
 

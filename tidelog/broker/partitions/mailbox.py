@@ -62,8 +62,8 @@ class Mailbox:
         """Takes out the next requests to be appended with one write; none if nothing waits."""
         group: list[Proposal] = []
         producers: Ahead = {}
-        gathered = 0
-        while self._proposals and gathered < bytes_max:
+        group_bytes = 0
+        while self._proposals and group_bytes < bytes_max:
             proposal = self._proposals[0]
             if group and (proposal.expected_end is not None or group[-1].expected_end is not None):
                 break
@@ -71,7 +71,7 @@ class Mailbox:
                 break
             self._proposals.popleft()
             self._bytes -= proposal.size
-            gathered += proposal.size
+            group_bytes += proposal.size
             group.append(proposal)
         if self._wanting_room:
             calls, self._wanting_room = self._wanting_room, []

@@ -93,7 +93,7 @@ class Openings:
         return partition_id in self._queue or partition_id in self._under_way
 
     @property
-    def asked(self) -> list[PartitionId]:
+    def pending(self) -> list[PartitionId]:
         """The partitions whose opening is queued or under way."""
         return [*self._under_way, *self._queue]
 
@@ -134,7 +134,7 @@ class Openings:
     async def close(self) -> None:
         """Begins no more openings; returns when none is under way."""
         self._is_closed = True
-        await self.withdraw(self.asked)
+        await self.withdraw(self.pending)
 
     async def _open_some(self) -> None:
         group = self._take()

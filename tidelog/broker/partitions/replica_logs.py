@@ -76,7 +76,7 @@ class ReplicaLogs:
         self._opened: dict[PartitionId, OpenedFiles] = {}
         """The opened files that no role has taken yet."""
         self._lost: dict[PartitionId, LostRanges] = {}
-        self._standing_in: dict[PartitionId, PartitionLog] = {}
+        self._replacements: dict[PartitionId, PartitionLog] = {}
         self._offline: dict[PartitionId, PartitionLog] = {}
         """Logs that have gone offline, some of which may be closed: a separate table, since each heartbeat asks for
         them."""
@@ -86,9 +86,9 @@ class ReplicaLogs:
         self._damaged = damaged
 
     @property
-    def asked(self) -> list[PartitionId]:
+    def pending(self) -> list[PartitionId]:
         """The partitions whose logs are being opened, or are opened and not released."""
-        return [*self.openings.asked, *self._unreleased]
+        return [*self.openings.pending, *self._unreleased]
 
     def is_opening(self, partition_id: PartitionId) -> bool:
         """Returns True if the log is being opened, or is opened and not released."""
@@ -116,15 +116,15 @@ class ReplicaLogs:
             log.give_up(lost)
         return True
 
-    def standing_in(self) -> dict[PartitionId, int]:
+    def replacements(self) -> dict[PartitionId, int]:
         """Returns the open logs that replace lost ones, with the metadata log position since which this broker held the
         lost log."""
-        for partition_id, log in list(self._standing_in.items()):
+        for partition_id, log in list(self._replacements.items()):
             if log.stands_in_since is UNSET or self._manager.logs.get(partition_id) is not log:
-                del self._standing_in[partition_id]
+                del self._replacements[partition_id]
         return {
             partition_id: since
-            for partition_id, log in self._standing_in.items()
+            for partition_id, log in self._replacements.items()
             if (since := log.stands_in_since) is not UNSET
         }
 
@@ -262,12 +262,12 @@ class ReplicaLogs:
         self._report(log.name, report)
         self.high_watermarks[partition_id] = report.high_watermark
         log.give_up(self._lost.get(partition_id, LostRanges()))
-        log.damage.on_news = partial(self._found_damage, partition_id)
+        log.damage.on_news = partial(self._on_damage, partition_id)
         log.on_offline = partial(self._offline.__setitem__, partition_id, log)
         if log.offline_reason is not None:
             log.on_offline()
         if log.stands_in_since is not UNSET:
-            self._standing_in[partition_id] = log
+            self._replacements[partition_id] = log
 
     def check(self, partition_id: PartitionId, log: PartitionLog) -> None:
         """Calls `damaged` if a log that has got a role has known damage."""
@@ -299,7 +299,7 @@ class ReplicaLogs:
         self._opened.pop(partition_id, None)
         self._fresh.pop(partition_id, None)
 
-    def _found_damage(self, partition_id: PartitionId) -> None:
+    def _on_damage(self, partition_id: PartitionId) -> None:
         self._stats.damaged_batches += 1
         self._damaged(partition_id)
 

@@ -90,7 +90,7 @@ class Throttle:
         config, throttle = self._config, image.moves_throttle
         sending = _rate(throttle, config.leader_replication_throttled_rate)
         receiving = _rate(throttle, config.follower_replication_throttled_rate)
-        catching_up = self._found(image)
+        catching_up = self._catching_up_in(image)
         if (sending, receiving, catching_up) == (self.sending.rate, self.receiving.rate, self._catching_up):
             return
         self.sending.set_rate(sending)
@@ -98,7 +98,7 @@ class Throttle:
         self._catching_up = catching_up
         self.changed()
 
-    def _found(self, image: ClusterImage) -> dict[tuple[PartitionId, int], None]:
+    def _catching_up_in(self, image: ClusterImage) -> dict[tuple[PartitionId, int], None]:
         """Returns the replicas that are catching up from this broker or on it."""
         return {
             (PartitionId(topic.topic_id, info.partition), int(node)): None

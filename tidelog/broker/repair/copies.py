@@ -13,7 +13,7 @@ from typing import Protocol
 
 import msgspec
 
-from tidelog.broker.repair.repair_messages import WANTED_MAX, Held, RecoverQuery, RecoverReply, Wanted
+from tidelog.broker.repair.repair_messages import REQUESTED_MAX, Held, RecoverQuery, RecoverReply, RequestedBatch
 from tidelog.broker.runtime.purgatory import Watchers
 from tidelog.model.batch_header import parse_header
 from tidelog.model.errors import InvalidRequest, TidelogError
@@ -54,7 +54,7 @@ class Holder(Replica, Protocol):
 
     def on_flushed(self) -> None: ...
 
-    def second_copy(self, wanted: Identity) -> bytes | None:
+    def second_copy(self, identity: Identity) -> bytes | None:
         """Returns the batch if this disk has it outside of the log, as in a Paxos journal; else None. Raises
         `Overloaded`."""
 
@@ -77,23 +77,23 @@ class Copies:
     broker_epoch: Callable[[], int]
     peers: Peers
 
-    def answer(self, asked: RecoverQuery) -> Answer:
+    def answer(self, query: RecoverQuery) -> Answer:
         """Answers which of the requested batches this broker's replica has, with their bytes. Raises `InvalidRequest`
         if too many are requested."""
-        if len(asked.wanted) > WANTED_MAX:
-            raise InvalidRequest(f"{len(asked.wanted)} batches are asked for at once; at most {WANTED_MAX} can be")
-        holder = self.holder(PartitionId(TopicId(asked.topic_id), asked.partition))
+        if len(query.wanted) > REQUESTED_MAX:
+            raise InvalidRequest(f"{len(query.wanted)} batches are asked for at once; at most {REQUESTED_MAX} can be")
+        holder = self.holder(PartitionId(TopicId(query.topic_id), query.partition))
         if holder is None or not holder.is_readable:
-            unknown = tuple(Held(Holding.UNKNOWN) for _ in asked.wanted)
+            unknown = tuple(Held(Holding.UNKNOWN) for _ in query.wanted)
             return Answer(RecoverReply(-1, self.broker_epoch(), 0, unknown))
-        is_aligned = asked.aligned_epoch >= 0 and asked.aligned_epoch == holder.aligned_epoch
+        is_aligned = query.aligned_epoch >= 0 and query.aligned_epoch == holder.aligned_epoch
         held: list[Held] = []
         payload: list[bytes] = []
         size = 0
-        for wanted in asked.wanted:
+        for batch in query.wanted:
             if size >= REPLY_BYTES_MAX:
                 break
-            identity = Identity(wanted.offset, wanted.epoch, wanted.digest)
+            identity = Identity(batch.offset, batch.epoch, batch.digest)
             holding, data = self._look(holder, identity, is_aligned=is_aligned)
             held.append(Held(holding, len(data)))
             payload.append(data)
@@ -102,34 +102,34 @@ class Copies:
         reply = RecoverReply(*epochs, holder.high_watermark, tuple(held), is_aligned)
         return Answer(reply, [b"".join(payload)])
 
-    def _look(self, holder: Holder, wanted: Identity, *, is_aligned: bool) -> tuple[Holding, bytes]:
+    def _look(self, holder: Holder, identity: Identity, *, is_aligned: bool) -> tuple[Holding, bytes]:
         try:
-            holding, data = find_copy(holder.log, wanted)
-            second = holder.second_copy(wanted) if holding in (Holding.HAVE_FAULTY, Holding.DONT_HAVE) else None
+            holding, data = find_copy(holder.log, identity)
+            second = holder.second_copy(identity) if holding in (Holding.HAVE_FAULTY, Holding.DONT_HAVE) else None
         except TidelogError:
             return Holding.UNKNOWN, b""
         if second is not None:
             holding, data = Holding.HAVE, second
         if holding is Holding.DONT_HAVE and not self.may_deny(holder):
             return Holding.UNKNOWN, b""
-        if holding is Holding.HAVE and not wanted.is_known:
+        if holding is Holding.HAVE and not identity.is_known:
             belongs_there = is_aligned or parse_header(data).next_offset <= holder.high_watermark
             return (holding, data) if belongs_there else (Holding.UNKNOWN, b"")
         return holding, data
 
     async def ask(
-        self, node_id: int, partition_id: PartitionId, wanted: Sequence[Identity], *, aligned_epoch: int = -1
+        self, node_id: int, partition_id: PartitionId, identities: Sequence[Identity], *, aligned_epoch: int = -1
     ) -> tuple[RecoverReply, list[tuple[Identity, Holding, memoryview]]]:
         """Requests batches from another broker, for a replica whose log is a prefix of the log of `aligned_epoch`'s
         leader. Returns the reply, and for each answered batch whether that broker has it and its bytes. Raises as
         `PeerNode.request`."""
-        named = tuple(Wanted(*one) for one in wanted[:WANTED_MAX])
+        named = tuple(RequestedBatch(*identity) for identity in identities[:REQUESTED_MAX])
         query = RecoverQuery(partition_id.topic_id, partition_id.partition, named, aligned_epoch)
         answer = await self.peers.request(node_id, query, deadline_s=ANSWER_S_MAX, lane=Lane.DATA)
         reply, at = answer.message, 0
         assert isinstance(reply, RecoverReply)
-        found: list[tuple[Identity, Holding, memoryview]] = []
-        for identity, held in zip(wanted, reply.held, strict=False):
-            found.append((identity, held.holding, answer.body[at : at + held.size]))
+        batches: list[tuple[Identity, Holding, memoryview]] = []
+        for identity, held in zip(identities, reply.held, strict=False):
+            batches.append((identity, held.holding, answer.body[at : at + held.size]))
             at += held.size
-        return reply, found
+        return reply, batches

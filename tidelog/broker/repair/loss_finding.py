@@ -22,15 +22,15 @@ from tidelog.broker.repair.loss_report import (
     status_of,
 )
 from tidelog.broker.repair.repair_messages import (
+    REQUESTED_MAX,
     SUSPECTS_MAX,
-    WANTED_MAX,
     DamageQuery,
     DamageReply,
     RecoverQuery,
     RecoverReply,
+    RequestedBatch,
     Suspect,
     VerifyQuery,
-    Wanted,
 )
 from tidelog.broker.repair.verifying import Verifier
 from tidelog.model.cluster import ClusterImage, PartitionInfo, Topic
@@ -58,15 +58,15 @@ class LossFinder:
     verifier: Verifier
     peers: Peers
 
-    def answer(self, asked: DamageQuery) -> DamageReply:
+    def answer(self, query: DamageQuery) -> DamageReply:
         """Returns the damaged batches of this broker's replica, as far as it knows them. Raises `NotFound` without a
         replica."""
-        holder = self.holder(PartitionId(TopicId(asked.topic_id), asked.partition))
+        holder = self.holder(PartitionId(TopicId(query.topic_id), query.partition))
         if holder is None or not holder.is_readable:
             raise NotFound(f"broker {self.node_id} has no replica of this partition that can be read now")
         suspects: list[Suspect] = []
         for damage in holder.log.damaged_ranges():
-            if damage.start < asked.end and damage.end > asked.start:
+            if damage.start < query.end and damage.end > query.start:
                 suspects += _suspects(holder, damage)
             if len(suspects) >= SUSPECTS_MAX:
                 break
@@ -76,33 +76,33 @@ class LossFinder:
         )
 
     async def find(
-        self, topic: Topic, info: PartitionInfo, asked: tuple[int, int] | None, even_though: Sequence[int]
+        self, topic: Topic, info: PartitionInfo, offsets: tuple[int, int] | None, even_though: Sequence[int]
     ) -> LossReport:
         """Asks all replicas about the damage in the offsets [start, end), or in all, and returns which can be given up.
         Raises `LeaderNotAvailable` if no replica can be asked, or `OffsetOutOfRange`."""
         partition_id = PartitionId(topic.topic_id, info.partition)
-        start, end = asked or (0, OFFSET_MAX)
+        start, end = offsets or (0, OFFSET_MAX)
         before = [loss for loss in info.losses if loss.start < end and loss.end > start]
-        if asked is not None:
-            await asyncio.gather(*(self._read(node, partition_id, asked) for node in self._live(info)))
+        if offsets is not None:
+            await asyncio.gather(*(self._read(node, partition_id, offsets) for node in self._live(info)))
         query = DamageQuery(partition_id.topic_id, partition_id.partition, start, end)
         answers = await asyncio.gather(*(self._damage_at(node, query) for node in self._live(info)))
         replies = dict(answer for answer in answers if answer is not None)
         if not replies:
             raise LeaderNotAvailable(f"no replica of {topic.name}-{info.partition} can be asked now")
-        _check_extent(asked, replies.values())
+        _check_extent(offsets, replies.values())
         ordered = sorted(replies, key=lambda node: node != info.leader)
         pieces = divided(replies[node] for node in ordered)[: PIECES_MAX + 1]
         await asyncio.gather(*(self._state(node, partition_id, pieces, replies.get(node)) for node in info.replicas))
-        return judge(pieces, asked, replies, even_though, before, (*info.isr, *info.elr))
+        return judge(pieces, offsets, replies, even_though, before, (*info.isr, *info.elr))
 
     def _live(self, info: PartitionInfo) -> list[int]:
         return [node for node in info.replicas if self.image().is_live(node)]
 
-    async def _read(self, node: int, partition_id: PartitionId, asked: tuple[int, int]) -> None:
+    async def _read(self, node: int, partition_id: PartitionId, offsets: tuple[int, int]) -> None:
         """Has a replica read these offsets, so that it finds the damage in them. Errors are ignored, since later
         requests to the same replica fail, too."""
-        offset, end = asked
+        offset, end = offsets
         with suppress(TidelogError, TimeoutError, OSError):
             async with asyncio.timeout(READ_S_MAX):
                 while offset < end:
@@ -129,7 +129,7 @@ class LossFinder:
         left = list(pieces)
         while left and own is not None:
             try:
-                leader_epoch, held = await self._ask(node, partition_id, left[:WANTED_MAX])
+                leader_epoch, held = await self._ask(node, partition_id, left[:REQUESTED_MAX])
             except (TidelogError, TimeoutError):
                 break
             for piece, holding in zip(left, held, strict=False):
@@ -141,11 +141,13 @@ class LossFinder:
             piece.statements[node] = UNREACHABLE
 
     async def _ask(self, node: int, partition_id: PartitionId, pieces: Sequence[Piece]) -> tuple[int, list[Holding]]:
-        wanted = [piece.identity for piece in pieces]
+        identities = [piece.identity for piece in pieces]
         if node != self.node_id:
-            reply, found = await self.copies.ask(node, partition_id, wanted)
-            return reply.leader_epoch, [holding for _, holding, _ in found]
-        query = RecoverQuery(partition_id.topic_id, partition_id.partition, tuple(Wanted(*one) for one in wanted))
+            reply, batches = await self.copies.ask(node, partition_id, identities)
+            return reply.leader_epoch, [holding for _, holding, _ in batches]
+        query = RecoverQuery(
+            partition_id.topic_id, partition_id.partition, tuple(RequestedBatch(*identity) for identity in identities)
+        )
         message = self.copies.answer(query).message
         assert isinstance(message, RecoverReply)
         return message.leader_epoch, [held.holding for held in message.held]
@@ -153,27 +155,27 @@ class LossFinder:
 
 def _suspects(holder: Holder, damage: Damage) -> list[Suspect]:
     """Returns the batches of a damaged range, by their catalog rows; offsets only where the rows are lost."""
-    found: list[Suspect] = []
+    suspects: list[Suspect] = []
     for entry in holder.log.entries(damage.start):
         start = entry.base_offset if isinstance(entry, Row) else entry.start
-        if start >= damage.end or len(found) >= SUSPECTS_MAX:
+        if start >= damage.end or len(suspects) >= SUSPECTS_MAX:
             break
         if isinstance(entry, Row):
-            found.append(
+            suspects.append(
                 Suspect(start, entry.next_offset, entry.epoch, entry.digest, entry.length, entry.max_timestamp)
             )
         else:
             lost = holder.log.damage.lost.rest(max(start, damage.start), min(entry.end, damage.end))
-            found += [Suspect(begin, end) for begin, end in lost]
-    return found
+            suspects += [Suspect(begin, end) for begin, end in lost]
+    return suspects
 
 
-def _check_extent(asked: tuple[int, int] | None, replies: Collection[DamageReply]) -> None:
+def _check_extent(offsets: tuple[int, int] | None, replies: Collection[DamageReply]) -> None:
     """Raises `OffsetOutOfRange` for offsets that no replica's log spans, committed or not."""
     start = min(reply.log_start_offset for reply in replies)
     end = max(reply.log_end_offset for reply in replies)
-    if asked is not None and not start <= asked[0] < asked[1] <= end:
+    if offsets is not None and not start <= offsets[0] < offsets[1] <= end:
         held = f"{start} to {end - 1}" if start < end else "none"
         raise OffsetOutOfRange(
-            f"offsets {asked[0]}-{asked[1] - 1} are not all in the partition, which holds {held}", start, end
+            f"offsets {offsets[0]}-{offsets[1] - 1} are not all in the partition, which holds {held}", start, end
         )

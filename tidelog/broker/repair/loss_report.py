@@ -76,11 +76,11 @@ def divided(replies: Iterable[DamageReply]) -> list[Piece]:
     """Returns the damaged offsets of all replies as pieces, divided where a replica knows that a batch begins
     or ends."""
     suspects = [suspect for reply in replies for suspect in reply.suspects]
-    rows = {(one.start, one.end): one for one in reversed(suspects) if one.digest}
-    edges = sorted({edge for one in suspects for edge in (one.start, one.end)})
+    rows = {(suspect.start, suspect.end): suspect for suspect in reversed(suspects) if suspect.digest}
+    edges = sorted({edge for suspect in suspects for edge in (suspect.start, suspect.end)})
     pieces = []
     for start, end in itertools.pairwise(edges):
-        if any(one.start <= start and end <= one.end for one in suspects):
+        if any(suspect.start <= start and end <= suspect.end for suspect in suspects):
             pieces.append(Piece(start, end, rows.get((start, end))))
     return pieces
 
@@ -89,7 +89,7 @@ def status_of(holding: Holding, leader_epoch: int, piece: Piece, own: DamageRepl
     """Returns the status of a piece on a replica, from its answer. A replica that has lost the row as well answers
     UNKNOWN, but counts as damaged if it reported these offsets as damaged (`own`)."""
     if holding is Holding.UNKNOWN and own is not None:
-        is_damaged = any(one.start <= piece.start and piece.end <= one.end for one in own.suspects)
+        is_damaged = any(suspect.start <= piece.start and piece.end <= suspect.end for suspect in own.suspects)
         return DAMAGED if is_damaged and leader_epoch >= 0 else UNKNOWN
     return _WORDS[holding]
 
@@ -105,17 +105,17 @@ _WORDS = {
 
 def judge(
     pieces: Sequence[Piece],
-    asked: tuple[int, int] | None,
+    offsets: tuple[int, int] | None,
     replies: Mapping[int, DamageReply],
     even_though: Sequence[int],
     before: Sequence[AcceptedLoss],
     members: Sequence[int] = (),
 ) -> LossReport:
-    """Returns which pieces can be given up, and what stands against it. `asked` are the offsets [start, end) that the
+    """Returns which pieces can be given up, and what stands against it. `offsets` are the offsets [start, end) that the
     operator named, or None; `replies` are by node id. `members` of the ISR and ELR have every acknowledged record."""
     high_watermark = max((reply.high_watermark for reply in replies.values()), default=0)
     for piece in pieces:
-        piece.kept_because = _why_kept(piece, asked, high_watermark, members)
+        piece.kept_because = _why_kept(piece, offsets, high_watermark, members)
     silent = sorted(
         {
             node
@@ -131,7 +131,7 @@ def judge(
     is_lost = any(piece.kept_because is None for piece in pieces)
     if not is_lost and not before:
         kept = next((piece.kept_because for piece in pieces), None)
-        refusals.append(kept or _nothing(asked))
+        refusals.append(kept or _nothing(offsets))
     report = LossReport(tuple(pieces[:PIECES_MAX]), tuple(refusals), tuple(before), len(pieces) <= PIECES_MAX)
     lost_end = report.lost[-1].end if report.lost else 0
     if any(piece.kept_because is None and piece.end > lost_end for piece in pieces):
@@ -139,9 +139,9 @@ def judge(
     return report
 
 
-def _why_kept(piece: Piece, asked: tuple[int, int] | None, high_watermark: int, members: Sequence[int]) -> str | None:
+def _why_kept(piece: Piece, offsets: tuple[int, int] | None, high_watermark: int, members: Sequence[int]) -> str | None:
     name = f"offsets {piece.start}-{piece.end - 1}"
-    if asked is not None and not asked[0] <= piece.start < piece.end <= asked[1]:
+    if offsets is not None and not offsets[0] <= piece.start < piece.end <= offsets[1]:
         return f"{name} are one batch, which is given up as a whole or not at all"
     good = sorted(node for node, status in piece.statements.items() if status == GOOD)
     if good:
@@ -164,6 +164,6 @@ def _why_not_known(piece: Piece, name: str, members: Sequence[int]) -> str:
     )
 
 
-def _nothing(asked: tuple[int, int] | None) -> str:
-    where = "in this partition" if asked is None else f"in offsets {asked[0]}-{asked[1] - 1}"
+def _nothing(offsets: tuple[int, int] | None) -> str:
+    where = "in this partition" if offsets is None else f"in offsets {offsets[0]}-{offsets[1] - 1}"
     return f"nothing is known to be damaged {where}"

@@ -32,9 +32,9 @@ class RemainsFinder:
     image: Callable[[], ClusterImage]
     peers: Peers
 
-    def answer(self, asked: ReplicaStateQuery) -> ReplicaState:
+    def answer(self, query: ReplicaStateQuery) -> ReplicaState:
         """Returns the state of this broker's replica. Raises `NotFound` if there is none that takes part."""
-        state = self.replica_state(PartitionId(TopicId(asked.topic_id), asked.partition))
+        state = self.replica_state(PartitionId(TopicId(query.topic_id), query.partition))
         if state is None:
             raise NotFound(f"broker {self.node_id} has no replica of this partition that takes part now")
         return state
@@ -46,9 +46,9 @@ class RemainsFinder:
         live: list[int] = [node for node in info.replicas if self.image().is_live(node)]
         answers = await asyncio.gather(*(self._state_at(node, query) for node in live))
         replies = {
-            node: one
-            for node, one in zip(live, answers, strict=True)
-            if one is not None and one.partition_epoch >= info.partition_epoch and one.era == info.eras[0]
+            node: state
+            for node, state in zip(live, answers, strict=True)
+            if state is not None and state.partition_epoch >= info.partition_epoch and state.era == info.eras[0]
         }
         if not replies:
             raise LeaderNotAvailable(f"no replica of {topic.name}-{info.partition} can be asked now")

@@ -61,11 +61,11 @@ def judge_remains(
         ]
     source, end, position, birth = _paxos_source(replies) if votes else _most(info, replies)
     if votes and source != NOBODY and not replies[source].is_named and not refusals:
-        others = [node for node, one in sorted(replies.items()) if one.journal_end > end]
+        ahead = [node for node, state in sorted(replies.items()) if state.journal_end > end]
         refusals += [
             f"the log of broker {source} does not say where it stands among the values in the journal of broker "
             f"{node}, which would be lost; nothing was given up"
-            for node in others
+            for node in ahead
         ]
     return RemainsReport(kept, source, end, position, birth, statements, tuple(refusals), before)
 
@@ -85,19 +85,19 @@ def _about_leader(info: PartitionInfo, replies: Mapping[int, ReplicaState]) -> l
 
 
 def _about_votes(info: PartitionInfo, replies: Mapping[int, ReplicaState]) -> list[str]:
-    leading = [node for node, one in replies.items() if one.is_leading]
+    leading = [node for node, state in replies.items() if state.is_leading]
     if leading:
         return [f"broker {leading[0]} leads this partition: there is nothing to give up"]
-    voting = [one.node_id for one in info.members if _has_vote(one.engine_id, replies.get(one.node_id))]
+    voting = [member.node_id for member in info.members if _has_vote(member.engine_id, replies.get(member.node_id))]
     if len(voting) < info.majority:
         return []
-    waiting = next((one for one in replies.values() if one.unsettled >= 0), None)
+    waiting = next((state for state in replies.values() if state.unsettled >= 0), None)
     if waiting is not None:
         return [
-            f"an election waits for position {waiting.unsettled} of the journal, and broker {one.node_id} says soon "
+            f"an election waits for position {waiting.unsettled} of the journal, and broker {member.node_id} says soon "
             f"what it has there: ask again"
-            for one in info.members
-            if one.engine_id in waiting.unheard and one.node_id in voting
+            for member in info.members
+            if member.engine_id in waiting.unheard and member.node_id in voting
         ]
     named = ", ".join(map(str, voting))
     return [
@@ -122,7 +122,7 @@ def _said(info: PartitionInfo, node: int, state: ReplicaState | None, *, votes: 
     log = f"log {state.log_start_offset} to {state.log_end_offset}"
     if not votes:
         return f"{log}, leader epoch {state.epoch}"
-    has_vote = any(_has_vote(one.engine_id, state) for one in info.members if one.node_id == node)
+    has_vote = any(_has_vote(member.engine_id, state) for member in info.members if member.node_id == node)
     journal = f"journal to {max(state.journal_end, state.agreed_end)}"
     return f"{'vote' if has_vote else 'no vote'}, {log}, {journal}{_wait(info, state)}"
 
@@ -130,7 +130,7 @@ def _said(info: PartitionInfo, node: int, state: ReplicaState | None, *, votes: 
 def _wait(info: PartitionInfo, state: ReplicaState) -> str:
     if state.unsettled < 0:
         return ""
-    unheard = ", ".join(str(one.node_id) for one in info.members if one.engine_id in state.unheard)
+    unheard = ", ".join(str(member.node_id) for member in info.members if member.engine_id in state.unheard)
     return f", waits for position {state.unsettled}" + (f" and broker {unheard}" if unheard else "")
 
 
@@ -150,12 +150,12 @@ def _paxos_source(replies: Mapping[int, ReplicaState]) -> tuple[int, int, int, i
     """Returns (source, end, position, birth): the replica whose log has more than all journals account for, or
     `NOBODY`; the end of what is left; the position where the source's journal is to begin; and the birth of the last
     named batch."""
-    agreed = max((one.agreed_end for one in replies.values()), default=0)
+    agreed = max((state.agreed_end for state in replies.values()), default=0)
     longest = max(sorted(replies), key=lambda node: replies[node].log_end_offset, default=NOBODY)
     if longest == NOBODY or replies[longest].log_end_offset <= agreed:
         return NOBODY, agreed, 0, 0
     source = replies[longest]
     position = source.position
     if not source.is_named:  # behind all that anybody knows of: nothing of it can be behind this log
-        position = max(max(one.top_position, one.position) for one in replies.values())
+        position = max(max(state.top_position, state.position) for state in replies.values())
     return longest, source.log_end_offset, position, source.birth

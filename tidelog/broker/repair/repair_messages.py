@@ -14,11 +14,11 @@ import msgspec
 from tidelog.model.holdings import Holding
 from tidelog.model.wire_numbers import Int64, Natural, NaturalOrNone
 
-WANTED_MAX: Final = 64
+REQUESTED_MAX: Final = 64
 """Maximum number of batches that one request may name."""
 
 
-class Wanted(msgspec.Struct, frozen=True, array_like=True):
+class RequestedBatch(msgspec.Struct, frozen=True, array_like=True):
     """A batch that a replica asks for, by its offset, leader epoch and digest. If the asking replica has lost its
     catalog row, `epoch` is -1 and `digest` empty. Then it asks for the batch that is committed at `offset`; or, if both
     logs are prefixes of one leader's log, for the batch that this leader's log has there."""
@@ -33,7 +33,7 @@ class RecoverQuery(msgspec.Struct, frozen=True, tag=True):
 
     topic_id: str
     partition: Natural
-    wanted: tuple[Wanted, ...]
+    wanted: tuple[RequestedBatch, ...]
     aligned_epoch: NaturalOrNone = -1
     """Leader epoch whose leader's log the requesting replica's log is a prefix of; -1 if none is known."""
 

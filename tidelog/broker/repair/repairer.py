@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from tidelog.broker.repair.copies import Copies, Holder
-from tidelog.broker.repair.repair_messages import WANTED_MAX
+from tidelog.broker.repair.repair_messages import REQUESTED_MAX
 from tidelog.broker.runtime.log_writer import LogWriter
 from tidelog.broker.runtime.stats import Stats
 from tidelog.model.cluster import ClusterImage
@@ -52,10 +52,10 @@ class Repairer:
     log_writer: LogWriter
     stats: Stats
     _damaged: dict[PartitionId, None] = field(init=False, default_factory=dict)
-    _news: dict[PartitionId, None] = field(init=False, default_factory=dict)
+    _reported: dict[PartitionId, None] = field(init=False, default_factory=dict)
     """The damaged partitions that were reported since the last attempt."""
-    _has_news: asyncio.Event = field(init=False, default_factory=asyncio.Event)
-    _found_s: dict[PartitionId, dict[int, float]] = field(init=False, default_factory=dict)
+    _wake: asyncio.Event = field(init=False, default_factory=asyncio.Event)
+    _first_seen_s: dict[PartitionId, dict[int, float]] = field(init=False, default_factory=dict)
     """Time at which each damaged range was first seen (loop time), by the range's start, for each partition."""
     without_copy: dict[PartitionId, int] = field(init=False, default_factory=dict)
     """The number of damaged batches, by partition, of which none of the brokers that answered at the last attempt
@@ -65,13 +65,15 @@ class Repairer:
 
     def noticed(self, partition_id: PartitionId) -> None:
         """Reports that a partition has damage on this disk, and wakes `run`."""
-        self._damaged[partition_id] = self._news[partition_id] = None
-        self._has_news.set()
+        self._damaged[partition_id] = self._reported[partition_id] = None
+        self._wake.set()
 
     def damaged_for_s(self) -> dict[PartitionId, float]:
         """Returns the partitions that wait for a repair, each with the seconds since its oldest damage was found."""
         now_s = asyncio.get_running_loop().time()
-        return {known: now_s - min(found.values()) for known, found in self._found_s.items() if found}
+        return {
+            partition_id: now_s - min(seen_s.values()) for partition_id, seen_s in self._first_seen_s.items() if seen_s
+        }
 
     async def run(self) -> None:
         """Repairs damaged partitions until cancelled. A partition of which damage was just noticed is tried at once;
@@ -84,8 +86,8 @@ class Repairer:
             await self._wait(max(0.0, again_s - loop.time()) if self._damaged else None)
             is_everything = loop.time() >= again_s
             repaired = self.stats.repaired_batches
-            due = list(self._damaged if is_everything else self._news)
-            self._news.clear()
+            due = list(self._damaged if is_everything else self._reported)
+            self._reported.clear()
             for partition_id in due:
                 if not await self._attend_to(partition_id):
                     self._damaged.pop(partition_id, None)
@@ -101,18 +103,18 @@ class Repairer:
         """Waits until damage is reported, or until `seconds_max` have passed, if that is not None."""
         try:
             async with asyncio.timeout(seconds_max):
-                await self._has_news.wait()
+                await self._wake.wait()
         except TimeoutError:
             pass
-        self._has_news.clear()
+        self._wake.clear()
 
     def _keep_times(self, partition_id: PartitionId) -> None:
         """Stores the time at which each damaged range of a partition was first seen, and drops the repaired ranges."""
         holder, now_s = self.holder(partition_id), asyncio.get_running_loop().time()
         starts = [] if holder is None else [damage.start for damage in holder.log.damaged_ranges()]
-        known = self._found_s.pop(partition_id, {})
+        seen_s = self._first_seen_s.pop(partition_id, {})
         if starts:
-            self._found_s[partition_id] = {start: known.get(start, now_s) for start in starts}
+            self._first_seen_s[partition_id] = {start: seen_s.get(start, now_s) for start in starts}
         else:
             self.without_copy.pop(partition_id, None)
             self.unasked.pop(partition_id, None)
@@ -125,46 +127,46 @@ class Repairer:
             return False
         self._keep_times(partition_id)
         _look_again(holder)
-        wanted = await self._put_back_own(holder, partition_id, _identities(holder.log))
-        asked = [node_id for node_id in self.others(partition_id) if await self._ask(holder, node_id, wanted)]
+        missing = await self._put_back_own(holder, partition_id, _identities(holder.log))
+        reached = [node_id for node_id in self.others(partition_id) if await self._ask(holder, node_id, missing)]
         if self.holder(partition_id) is not holder:
             return True
-        self.without_copy[partition_id] = len(wanted)
+        self.without_copy[partition_id] = len(missing)
         self.unasked[partition_id] = (
-            frozenset(self._all_others(partition_id)).difference(asked) if wanted else frozenset()
+            frozenset(self._all_others(partition_id)).difference(reached) if missing else frozenset()
         )
-        if wanted:
+        if missing:
             holder.on_flushed()  # a follower's leader may just have found that it has lost the same
         return bool(holder.log.damage)
 
-    async def _ask(self, holder: Holder, node_id: NodeId, wanted: dict[Identity, None]) -> bool:
-        """Asks a broker for copies of the wanted batches, repairs the batches that it has, and removes these from
-        `wanted`. Returns False if the broker could not be asked."""
+    async def _ask(self, holder: Holder, node_id: NodeId, missing: dict[Identity, None]) -> bool:
+        """Asks a broker for copies of the `missing` batches, repairs the batches that it has, and removes these from
+        `missing`. Returns False if the broker could not be asked."""
         partition_id = holder.partition_id
-        if not wanted or self.holder(partition_id) is not holder:
+        if not missing or self.holder(partition_id) is not holder:
             return True
         epoch = holder.aligned_epoch
         try:
-            reply, found = await self.copies.ask(node_id, partition_id, list(wanted), aligned_epoch=epoch)
+            reply, batches = await self.copies.ask(node_id, partition_id, list(missing), aligned_epoch=epoch)
         except (TidelogError, TimeoutError) as error:
             logger.info("no copies to be had now", partition=str(partition_id), broker=node_id, reason=str(error))
             return False
-        for identity, holding, data in found:
+        for identity, holding, data in batches:
             if self.holder(partition_id) is not holder:
                 break
             is_aligned = reply.is_aligned and holder.aligned_epoch == epoch
             if holding is Holding.HAVE and await self.put_back(
                 holder, partition_id, identity, data, node_id, is_aligned=is_aligned
             ):
-                del wanted[identity]
+                del missing[identity]
         return True
 
     async def _put_back_own(
-        self, holder: Holder, partition_id: PartitionId, wanted: dict[Identity, None]
+        self, holder: Holder, partition_id: PartitionId, identities: dict[Identity, None]
     ) -> dict[Identity, None]:
-        """Repairs the batches of which this disk has a second copy; returns the other batches of `wanted`."""
+        """Repairs the batches of which this disk has a second copy; returns the other batches of `identities`."""
         left: dict[Identity, None] = {}
-        for identity in wanted:
+        for identity in identities:
             try:
                 data = holder.second_copy(identity)
             except TidelogError:
@@ -228,18 +230,18 @@ class Repairer:
         stats.repaired_from_own_copy += is_own
         stats.repaired_own_bytes += size if is_own else 0
         stats.repaired_peer_bytes += 0 if is_own else size
-        found = self._found_s.get(partition_id, {})
-        stats.repair_seconds += now_s - found.pop(offset, now_s)
+        seen_s = self._first_seen_s.get(partition_id, {})
+        stats.repair_seconds += now_s - seen_s.pop(offset, now_s)
 
 
 def _look_again(holder: Holder) -> None:
     """Reads damaged ranges again, and removes what can be read now from the list of damage. The leader is informed,
     since it may wait for these batches."""
     log = holder.log
-    known = log.damaged_ranges()
-    for damage in known[:WANTED_MAX]:
+    ranges = log.damaged_ranges()
+    for damage in ranges[:REQUESTED_MAX]:
         log.look_again(damage)
-    if log.damaged_ranges() != known:
+    if log.damaged_ranges() != ranges:
         holder.on_flushed()
         holder.watchers.wake_all()
 
@@ -247,5 +249,5 @@ def _look_again(holder: Holder) -> None:
 def _identities(log: PartitionLog) -> dict[Identity, None]:
     """Returns the identities of damaged batches, as far as the log knows them, at most as many as one request
     can name."""
-    ranges = log.damaged_ranges()[:WANTED_MAX]
+    ranges = log.damaged_ranges()[:REQUESTED_MAX]
     return {identity_at(log, max(damage.start, log.log_start_offset)): None for damage in ranges}

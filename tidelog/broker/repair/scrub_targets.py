@@ -38,7 +38,7 @@ class Progress(NamedTuple):
     bytes_read: int
     has_finished: bool = False
     """True if everything was read: the next step begins again."""
-    found: int = 0
+    damaged: int = 0
     """Number of damaged pieces of any kind that the step found."""
     left: int = 0
     """Number of damaged pieces that the step found and that are not repaired yet."""
@@ -88,7 +88,7 @@ async def read_piece(
             means.log_writer.submit(listener)
         await means.log_writer.exclusively(listener, partial(log.mend, step.mend_at))
         left = piece.segment.count_bad_rows(piece.slots.start, len(piece.slots))
-        return Progress(step.bytes_read, found=step.bad_rows, left=left)
+        return Progress(step.bytes_read, damaged=step.bad_rows, left=left)
     return Progress(step.bytes_read)
 
 
@@ -149,7 +149,7 @@ class CopiesTarget:
             self.stats.repaired_from_own_copy += bad[0]
             self.stats.repaired_own_bytes += bad[0] * COPY_BYTES
         self._has_finished = True
-        return Progress(self.size, found=bad[0])
+        return Progress(self.size, damaged=bad[0])
 
 
 class JournalDisk(Protocol):
@@ -181,7 +181,7 @@ class JournalTarget:
         self._is_here = is_here
         self._means = means
         self._scrubber = Scrubber(owner.disk.log.journal, owner.disk.log.journal.reader)
-        self._known_lost: set[int] = set()
+        self._reported_lost: set[int] = set()
         """Journal offsets of damaged entries that have lost their rows as well."""
 
     @property
@@ -199,8 +199,8 @@ class JournalTarget:
         progress = await read_piece(self._scrubber, store.journal, self._owner.disk, self._means)
         if not store.journal.damage or store.offline_reason is not None:
             return progress
-        found, left = await self._heal()
-        return progress._replace(found=progress.found + found, left=progress.left + left)
+        damaged, left = await self._heal()
+        return progress._replace(damaged=progress.damaged + damaged, left=progress.left + left)
 
     async def _heal(self) -> tuple[int, int]:
         """Has damaged entries written again, and waits up to `REPAIR_S_MAX` for those that only other replicas have;
@@ -248,14 +248,14 @@ class JournalTarget:
     def _tell_of_lost_rows(self, store: SlotStore) -> None:
         """Logs an error, once for each damaged range that could not be given up."""
         starts = {damage.start for damage in store.journal.damaged_ranges()}
-        if starts - self._known_lost:
+        if starts - self._reported_lost:
             logger.error(
                 "entries of a journal and their catalog rows are damaged, and needed still; if this broker is started "
                 "again before that is mended, this replica has to vote under another id",
                 journal=self._name,
                 entries=sorted(starts),
             )
-        self._known_lost = starts
+        self._reported_lost = starts
 
 
 def metainfo_target(name: str, find: Callable[[], Holder | None], means: Means) -> CopiesTarget:

@@ -67,7 +67,7 @@ class BackgroundScrubber:
         self._verified_s = {name: self._verified_s.get(name, self._begun_s) for name in targets}
         self._bytes_total = sum(target.size for target in targets.values())
         self._bytes_done = 0
-        for name in sorted(targets, key=lambda known: self._verified_s[known]):
+        for name in sorted(targets, key=lambda target: self._verified_s[target]):
             await self._scrub(name, targets[name])
         if not self._bytes_done:
             await asyncio.sleep(min(self._round_s, IDLE_S_MAX))

@@ -61,42 +61,44 @@ class Verifier:
         self._log_writer = log_writer
         self._peers = peers
 
-    async def verify(self, node_id: int, asked: VerifyQuery) -> VerifyReply:
+    async def verify(self, node_id: int, query: VerifyQuery) -> VerifyReply:
         """Verifies a range of the replica on any broker. Raises `NotFound`, `LeaderNotAvailable`, and as
         `PeerNode.request`."""
         if node_id == self._node_id:
-            return await self.answer(asked)
-        answer = await self._peers.request(node_id, asked, deadline_s=ANSWER_S_MAX, lane=Lane.DATA)
+            return await self.answer(query)
+        answer = await self._peers.request(node_id, query, deadline_s=ANSWER_S_MAX, lane=Lane.DATA)
         assert isinstance(answer.message, VerifyReply)
         return answer.message
 
-    async def answer(self, asked: VerifyQuery) -> VerifyReply:
+    async def answer(self, query: VerifyQuery) -> VerifyReply:
         """Verifies a range of the replica on this broker. Raises `NotFound`, `LeaderNotAvailable`, `OSError`,
         `Overloaded`."""
-        holder = self._holder(PartitionId(TopicId(asked.topic_id), asked.partition))
+        holder = self._holder(PartitionId(TopicId(query.topic_id), query.partition))
         if holder is None:
             raise NotFound(f"broker {self._node_id} has no replica of this partition, or could not open it")
         if not holder.is_readable:
             raise LeaderNotAvailable("the replica is being brought in line with its leader; try again")
         log, high_watermark = holder.log, holder.high_watermark
-        start = max(asked.offset, log.log_start_offset)
-        end = max(start, min(asked.to, high_watermark))
+        start = max(query.offset, log.log_start_offset)
+        end = max(start, min(query.to, high_watermark))
         await self._make_durable(holder, end)
-        found = await self._read(holder, start, end)
+        verified = await self._read(holder, start, end)
         checksum = xxh3_128()
-        rows = [row for row in found.rows if not log.damage.lost.covers(row.base_offset, row.next_offset)]
+        rows = [row for row in verified.rows if not log.damage.lost.covers(row.base_offset, row.next_offset)]
         for row in rows:
             checksum.update(row.digest)
-        damaged = [one for one in log.damaged_ranges() if one.start < found.next_offset and one.end > start]
+        damaged = [
+            damage for damage in log.damaged_ranges() if damage.start < verified.next_offset and damage.end > start
+        ]
         return VerifyReply(
             log.log_start_offset,
             high_watermark,
-            found.next_offset,
-            found.size,
+            verified.next_offset,
+            verified.size,
             checksum.digest(),
-            tuple(DamagedRange(one.start, one.end, one.reason) for one in damaged),
+            tuple(DamagedRange(damage.start, damage.end, damage.reason) for damage in damaged),
             tuple(NamedBatch(row.base_offset, row.next_offset, row.epoch, row.digest) for row in rows)
-            if asked.names_batches
+            if query.names_batches
             else (),
         )
 
@@ -111,17 +113,17 @@ class Verifier:
 
     async def _read(self, holder: Holder, start: int, end: int) -> _Range:
         """Verifies part of the range, but at least one batch. Damage without a catalog row is skipped."""
-        found, scrubber = _Range(start), Scrubber(holder.log, holder.log.reader, start, with_rows=False)
+        verified, scrubber = _Range(start), Scrubber(holder.log, holder.log.reader, start, with_rows=False)
         give_up_s = asyncio.get_running_loop().time() + RANGE_S_MAX
         goes_on = start < end
-        while goes_on and found.size < RANGE_BYTES and asyncio.get_running_loop().time() < give_up_s:
+        while goes_on and verified.size < RANGE_BYTES and asyncio.get_running_loop().time() < give_up_s:
             piece = scrubber.begin(PIECE_BYTES)
             if piece is None:
-                found.next_offset = end
+                verified.next_offset = end
                 break
             try:
                 await self._log_writer.perform(piece.run)
             finally:
                 scrubber.end(piece)
-            goes_on = found.take(piece.rows, end)
-        return found
+            goes_on = verified.take(piece.rows, end)
+        return verified

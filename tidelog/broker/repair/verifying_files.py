@@ -31,28 +31,28 @@ class FilesVerifier:
         self._peers = peers
         self._is_reading = False
 
-    async def verify(self, node_id: int, asked: VerifyFilesQuery) -> VerifyFilesReply:
-        """Verifies files of any broker, from the first name after `asked.after` on. Raises `Overloaded`, and as
+    async def verify(self, node_id: int, query: VerifyFilesQuery) -> VerifyFilesReply:
+        """Verifies files of any broker, from the first name after `query.after` on. Raises `Overloaded`, and as
         `PeerNode.request`."""
         if node_id == self._node_id:
-            return await self.answer(asked)
-        answer = await self._peers.request(node_id, asked, deadline_s=ANSWER_S_MAX, lane=Lane.DATA)
+            return await self.answer(query)
+        answer = await self._peers.request(node_id, query, deadline_s=ANSWER_S_MAX, lane=Lane.DATA)
         assert isinstance(answer.message, VerifyFilesReply)
         return answer.message
 
-    async def answer(self, asked: VerifyFilesQuery) -> VerifyFilesReply:
-        """Verifies files of this broker, from the first name after `asked.after` on. Raises `Overloaded` while another
+    async def answer(self, query: VerifyFilesQuery) -> VerifyFilesReply:
+        """Verifies files of this broker, from the first name after `query.after` on. Raises `Overloaded` while another
         such request is being answered."""
         if self._is_reading:
             raise Overloaded(f"broker {self._node_id} is being verified for somebody else; try again")
         self._is_reading = True
         try:
-            return await self._read(asked.after)
+            return await self._read(query.after)
         finally:
             self._is_reading = False
 
     async def _read(self, after: str) -> VerifyFilesReply:
-        targets = {name: one for name, one in self._targets().items() if not isinstance(one, LogTarget)}
+        targets = {name: target for name, target in self._targets().items() if not isinstance(target, LogTarget)}
         names = sorted(name for name in targets if name > after)
         loop = asyncio.get_running_loop()
         stop_s = loop.time() + ANSWERED_S
@@ -65,16 +65,16 @@ class FilesVerifier:
 
 
 async def _checked(name: str, target: Target) -> CheckedFiles:
-    size = found = left = 0
+    size = damaged = left = 0
     has_finished = False
     try:
         async with asyncio.timeout(READ_S_MAX):
             while not has_finished and target.is_here:
                 step = await target.step()
-                size, found, left = size + step.bytes_read, found + step.found, left + step.left
+                size, damaged, left = size + step.bytes_read, damaged + step.damaged, left + step.left
                 has_finished = step.has_finished
     except TimeoutError:
-        return CheckedFiles(name, size, found, left, "it could not be read in time")
+        return CheckedFiles(name, size, damaged, left, "it could not be read in time")
     except (OSError, TidelogError) as error:
-        return CheckedFiles(name, size, found, left, str(error))
-    return CheckedFiles(name, size, found, left)
+        return CheckedFiles(name, size, damaged, left, str(error))
+    return CheckedFiles(name, size, damaged, left)

@@ -129,7 +129,7 @@ class DataPlane:
             host.is_admitted,
         )
         self._means = Means(log_writer, stats)
-        self._others: Callable[[Means], Mapping[str, Target]] = lambda _: {}
+        self._extra_targets: Callable[[Means], Mapping[str, Target]] = lambda _: {}
         self.scrubber = BackgroundScrubber(self.targets, log_writer, config, stats)
         self.verifier = Verifier(node_id, self._holder, log_writer, peers)
         self.files_verifier = FilesVerifier(node_id, self.targets, peers)
@@ -146,7 +146,7 @@ class DataPlane:
     def targets(self) -> dict[str, Target]:
         """Returns everything on this broker that is to be scrubbed or verified, by name."""
         replicas = replica_targets(self.replicas.holders, self._journals, self._means)
-        return {**replicas, **self._others(self._means)}
+        return {**replicas, **self._extra_targets(self._means)}
 
     def _journals(self) -> dict[PartitionId, JournalOwner]:
         return {
@@ -156,13 +156,13 @@ class DataPlane:
         }
 
     def upkeep(
-        self, mark_metadata: Callable[[], None], others: Callable[[Means], Mapping[str, Target]]
+        self, mark_metadata: Callable[[], None], extra_targets: Callable[[Means], Mapping[str, Target]]
     ) -> dict[str, Coroutine[Any, Any, None]]:
-        """Returns the periodic tasks, to be started when the broker serves. `others` returns further scrubber
+        """Returns the periodic tasks, to be started when the broker serves. `extra_targets` returns further scrubber
         targets."""
-        self._others = others
+        self._extra_targets = extra_targets
 
-        def mark_others() -> None:
+        def mark_journals() -> None:
             mark_metadata()
             for protocol in self.protocols.values():
                 protocol.mark_idle()
@@ -173,7 +173,7 @@ class DataPlane:
             self._resources.log_writer,
             self._resources.config,
             self._resources.clock,
-            mark_others,
+            mark_journals,
         )
         return {"housekeeping": housekeeper.run(), "scrubbing": self.scrubber.run()}
 
@@ -193,7 +193,7 @@ class DataPlane:
     @property
     def opening(self) -> int:
         """Number of partitions whose logs are being opened on this broker, or wait for it."""
-        return len(self._logs.openings.asked)
+        return len(self._logs.openings.pending)
 
     @property
     def damaged_ranges(self) -> int:
@@ -245,8 +245,8 @@ class DataPlane:
         return self.replicas.holders.get(partition_id)
 
     def _replica_state(self, partition_id: PartitionId) -> ReplicaState | None:
-        found = [protocol.replica_state(partition_id) for protocol in self.protocols.values()]
-        return next((state for state in found if state is not None), None)
+        states = [protocol.replica_state(partition_id) for protocol in self.protocols.values()]
+        return next((state for state in states if state is not None), None)
 
     def _may_deny(self, holder: Holder) -> bool:
         newest = self.replicas.newest(holder.partition_id)

@@ -36,15 +36,15 @@ logger = structlog.get_logger("tidelog.housekeeping")
 
 @dataclass
 class Housekeeper:
-    """The periodic work on one broker's replicas. `partitions` are the led ones of the `holders`; `mark_others` writes
-    durable marks to logs that are no partition's."""
+    """The periodic work on one broker's replicas. `partitions` are the led ones of the `holders`; `mark_journals`
+    writes durable marks to logs that are no partition's."""
 
     partitions: Mapping[PartitionId, LedPartition]
     holders: Mapping[PartitionId, Holder]
     log_writer: LogWriter
     config: BrokerConfig
     clock: ClusterTime
-    mark_others: Callable[[], None]
+    mark_journals: Callable[[], None]
     _checkpoints: int = field(init=False, default=0)
 
     async def run(self) -> None:
@@ -56,7 +56,7 @@ class Housekeeper:
         while True:
             await asyncio.sleep(MARK_INTERVAL_S)
             await self._mark_logs()
-            self.mark_others()
+            self.mark_journals()
             if time_s() >= next_checkpoint_s:
                 await self._checkpoint()
                 next_checkpoint_s = time_s() + CHECKPOINT_INTERVAL_S

@@ -99,7 +99,9 @@ class Removal:
         self._gone = {topic_id: None for topic_id in deleted if topic_id in self._gone}
         for topic_id in [topic_id for topic_id in deleted if topic_id not in self._gone]:
             try:
-                await self._close_removed([known for known in self._manager.logs if known.topic_id == topic_id])
+                await self._close_removed(
+                    [partition_id for partition_id in self._manager.logs if partition_id.topic_id == topic_id]
+                )
                 await self._set_aside(partial(self._manager.set_topic_aside, topic_id), topic_id)
             except (OSError, TidelogError) as error:
                 logger.error("a deleted topic's data could not be removed", topic_id=topic_id, error=str(error))

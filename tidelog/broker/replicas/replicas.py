@@ -49,8 +49,8 @@ class Served(NamedTuple):
     configs: Mapping[str, str]
     brokers: BrokerStates
 
-    def is_same(self, other: Served | None) -> bool:
-        return other is not None and all(value is told for value, told in zip(self, other, strict=True))
+    def is_same(self, previous: Served | None) -> bool:
+        return previous is not None and all(value is old for value, old in zip(self, previous, strict=True))
 
 
 class Replicas:
@@ -98,18 +98,18 @@ class Replicas:
         """True once an image in which this process is registered has been applied, or is being applied."""
         self._opened: dict[PartitionId, None] = {}
         """Partitions whose logs are open, and whose roles are to be started."""
-        self._has_news = asyncio.Event()
+        self._wake = asyncio.Event()
         self._searched: ClusterImage | None = None
-        self._found: Mapping[PartitionId, tuple[Topic, PartitionInfo]] = {}
+        self._held: Mapping[PartitionId, tuple[Topic, PartitionInfo]] = {}
         """This broker's replicas in the image that was last searched: kept because the search goes over all partitions
         of the cluster, and each heartbeat needs the result."""
-        logs.on_opened = self._has_news.set
+        logs.on_opened = self._wake.set
 
     def follow(self, image: ClusterImage) -> None:
         """Sets a newer metadata image, which `run` applies."""
         self._image = image
         self._has_image = True
-        self._has_news.set()
+        self._wake.set()
 
     def is_opening(self, partition_id: PartitionId) -> bool:
         """Returns True if this broker is assigned the partition, and its log is being opened; its opening is moved
@@ -125,8 +125,8 @@ class Replicas:
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout_at(reopen_at_s):
-                    await self._has_news.wait()
-            self._has_news.clear()
+                    await self._wake.wait()
+            self._wake.clear()
             if reopen_at_s is not None and loop.time() >= reopen_at_s:  # however much news there is
                 reopen_at_s = None
                 self._has_image = True
@@ -153,7 +153,7 @@ class Replicas:
             await self._stop(partition_id)
         for partition_id in [name for name in self._served if name not in assigned]:
             del self._served[partition_id]
-        await self._logs.withdraw([name for name in self._logs.asked if name not in assigned])
+        await self._logs.withdraw([name for name in self._logs.pending if name not in assigned])
         for topic_id in [key for key in self._configs if image.topic_by_id(key) is None]:
             del self._configs[topic_id]
         brokers = _states_of(image)
@@ -197,13 +197,13 @@ class Replicas:
             and _is_counted_on(info, self._node_id)
         ]
         while unopened:
-            self._has_news.clear()
+            self._wake.clear()
             await self._serve_opened(image.position)
             while unopened and not self.is_opening(unopened[-1]):
                 unopened.pop()
             if unopened:
-                await self._has_news.wait()
-        self._has_news.set()
+                await self._wake.wait()
+        self._wake.set()
 
     async def _serve_opened(self, position: int) -> None:
         """Starts the roles, by the newest image, of replicas whose logs have been opened. At feature levels without the
@@ -229,7 +229,7 @@ class Replicas:
         if not self._is_admitted(image):
             return {}
         if image is not self._searched:
-            self._searched, self._found = (
+            self._searched, self._held = (
                 image,
                 {
                     PartitionId(topic.topic_id, info.partition): (topic, info)
@@ -238,7 +238,7 @@ class Replicas:
                     if self._node_id in info.replicas
                 },
             )
-        return self._found
+        return self._held
 
     def _assignment(self, partition_id: PartitionId, topic: Topic, info: PartitionInfo) -> Assignment:
         return Assignment(partition_id, topic, info, self._settings(topic))
@@ -278,13 +278,13 @@ class Replicas:
 
     def lost(self) -> tuple[LostReplica, ...]:
         """Returns the replicas whose logs are lost, while the metadata still counts on these logs."""
-        standing_in = self._logs.standing_in()
-        if not standing_in:
+        replacements = self._logs.replacements()
+        if not replacements:
             return ()
         return tuple(
             LostReplica(partition_id.topic_id, partition_id.partition, since)
             for partition_id, (_, info) in self._held_in(self._image).items()
-            if standing_in.get(partition_id) == (since := info.since_of(self._node_id))
+            if replacements.get(partition_id) == (since := info.since_of(self._node_id))
         )
 
     async def _stop(self, partition_id: PartitionId) -> None:

@@ -155,7 +155,7 @@ def test_a_leader_is_told_what_is_damaged_and_once_more_when_it_is_not() -> None
         log = stage.follower.log
         log.damage.note(Damage(1, 2, "batch does not match its catalog row", 1))
         follower, news = stage.follow(epoch=1), list[Follower]()
-        follower.news = news.append
+        follower.on_change = news.append
         asked = follower.ask()
         assert asked is not None and asked.damaged == (1,)
         log.damage.forget(1, 2)

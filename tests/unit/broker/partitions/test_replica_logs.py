@@ -154,7 +154,7 @@ def test_what_is_withdrawn_is_not_opened_and_what_is_under_way_comes_to_its_end_
             place.get(number, OLD)
         await asyncio.sleep(0)  # the first group is under way
         await place.logs.withdraw([log_of(number) for number in range(MANY)])
-        assert len(place.manager.logs) == AT_ONCE and not place.logs.asked
+        assert len(place.manager.logs) == AT_ONCE and not place.logs.pending
         place.news.set()
         assert await place.logs.release(NEW) == []
 
@@ -169,6 +169,6 @@ def test_nothing_is_under_way_once_it_is_closed() -> None:
         await place.logs.openings.close()
         assert len(place.manager.logs) == AT_ONCE
         assert place.manager.close({}) == []
-        assert not place.logs.openings.asked
+        assert not place.logs.openings.pending
 
     play(story)

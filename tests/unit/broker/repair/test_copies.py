@@ -11,7 +11,7 @@ from tests.unit.broker.repair.stage import Replica
 from tests.unit.storage.test_log_manager import one_batch
 from tidelog.broker.partitions.replica_logs import is_lost, may_deny
 from tidelog.broker.repair.copies import Copies
-from tidelog.broker.repair.repair_messages import RecoverQuery, RecoverReply, Wanted
+from tidelog.broker.repair.repair_messages import RecoverQuery, RecoverReply, RequestedBatch
 from tidelog.model.cluster import PartitionInfo
 from tidelog.model.holdings import Holding
 from tidelog.model.ids import NodeId, PartitionId, TopicId
@@ -36,7 +36,7 @@ def test_only_a_replica_in_good_standing_denies(denies: bool, said: Holding) -> 
     log = log_of_one_batch()
     holder = Replica(log, leader_epoch=3, high_watermark=1)
     copies = Copies(lambda _: holder, lambda _: denies, lambda: 7, cast("Any", None))
-    query = RecoverQuery(LOG.topic_id, 0, (Wanted(0, -1, b""), Wanted(5, 1, b"d" * 16)))
+    query = RecoverQuery(LOG.topic_id, 0, (RequestedBatch(0, -1, b""), RequestedBatch(5, 1, b"d" * 16)))
     reply = copies.answer(query).message
     assert isinstance(reply, RecoverReply)
     assert [held.holding for held in reply.held] == [Holding.HAVE, said]
