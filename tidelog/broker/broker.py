@@ -280,7 +280,7 @@ class Broker:
         await self.in_force(self.image.position)
         topics = list(self.image.topics.values())
         await self._progress.opened(
-            PartitionId(topic.topic_id, one.partition) for topic in topics for one in topic.partitions
+            PartitionId(topic.topic_id, info.partition) for topic in topics for info in topic.partitions
         )
         self._report_unknown_topics()
         for name, task in self.data.upkeep(self._metadata.mark, self._metadata.scrub_targets).items():
@@ -320,7 +320,7 @@ class Broker:
         identity = self._manager.identity
         if identity.given.starts:  # else the counts were lost with an earlier identity: this broker is told them
             await self.log_writer.perform(identity.count_start)
-        known = self.image.brokers.get(self.node_id)
+        registered = self.image.brokers.get(self.node_id)
         command = RegisterBroker(
             self.node_id,
             self._introduction.hello.incarnation,
@@ -330,7 +330,7 @@ class Broker:
             self.config.broker_rack,
             self._metadata.cluster_id,
             clean_epoch,
-            -1 if known is None else known.epoch,
+            -1 if registered is None else registered.epoch,
             self._metadata.lost_storage,
             identity.given.starts,
             identity.given.stamp,
@@ -340,14 +340,14 @@ class Broker:
         self._introduce(admitted.broker_epoch)
         await self.in_force(admitted.position)
         if not identity.given.starts:
-            known = self.image.brokers[self.node_id]
-            counts = {"starts": max(known.starts, 1), "stamp": known.stamp}
+            registered = self.image.brokers[self.node_id]
+            counts = {"starts": max(registered.starts, 1), "stamp": registered.stamp}
             await self.log_writer.perform(partial(identity.change, **counts))
 
     def _report_unknown_topics(self) -> None:
-        known = [topic.topic_id for topic in self.image.topics.values()]
+        topic_ids = [topic.topic_id for topic in self.image.topics.values()]
         for topic_id in self._manager.topic_ids():
-            if topic_id not in known and topic_id not in self.image.deleted_topics:
+            if topic_id not in topic_ids and topic_id not in self.image.deleted_topics:
                 logger.warning("a directory belongs to no known topic; it is left alone", topic_id=topic_id)
 
     async def hand_over(self) -> None:
@@ -466,10 +466,10 @@ class Broker:
 
     def _controller_elsewhere(self) -> ControllerElsewhere | None:
         leader = self._channel.leader
-        known = None if leader is None or leader == self.node_id else self.image.brokers.get(NodeId(leader))
-        if known is None:
+        controller = None if leader is None or leader == self.node_id else self.image.brokers.get(NodeId(leader))
+        if controller is None:
             return None
-        return ControllerElsewhere(self.image.position, known.node_id, known.peer_host, known.peer_port)
+        return ControllerElsewhere(self.image.position, controller.node_id, controller.peer_host, controller.peer_port)
 
     def metadata_lags(self) -> dict[NodeId, int]:
         """Returns by how many records each live broker is behind in applying the metadata log; empty if this broker is
@@ -539,8 +539,8 @@ class Broker:
             self.stage = unfit_for_level(self.node_id, self.levels, theirs.cluster_level)
         is_majority = 2 * len(self.image.live_brokers) > len(self.image.brokers)
         if are_apart(ours, theirs) and not (self.is_ready and is_majority) and not self.failed.is_set():
-            found = {hello.node_id: hello.recovery_id for hello in (ours, theirs)}
-            self.fail(f"{recovered_apart(ours.generation, found)} ({WrongCluster.code})")
+            recovery_ids = {hello.node_id: hello.recovery_id for hello in (ours, theirs)}
+            self.fail(f"{recovered_apart(ours.generation, recovery_ids)} ({WrongCluster.code})")
 
     def on_metadata_applied(self) -> None:
         """Wakes the parts that wait for metadata, as this broker's partitions follow more of it now."""
@@ -572,7 +572,9 @@ class Broker:
         """Waits until no log of a topic is being opened on this broker, with a time limit."""
         described = self.image.topics.get(topic)
         if described is not None:
-            await self._progress.opened(PartitionId(described.topic_id, one.partition) for one in described.partitions)
+            await self._progress.opened(
+                PartitionId(described.topic_id, info.partition) for info in described.partitions
+            )
 
     # -- topics ---------------------------------------------------------------------------------------------------
 

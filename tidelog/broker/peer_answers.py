@@ -143,24 +143,24 @@ class AnswerChecks:
     def __init__(self, image: Callable[[], ClusterImage]) -> None:
         self._image = image
 
-    def check(self, answerer: Hello, asked: msgspec.Struct, answer: Answer) -> None:
+    def check(self, answerer: Hello, request: msgspec.Struct, answer: Answer) -> None:
         """Raises `BadFrame` for an answer of a wrong type, `ForeignSender` or `ImplausibleNumber` for one that no
         correct broker could have given."""
         message = answer.message
-        if type(message) not in ANSWERED_BY[type(asked)]:
-            raise BadFrame(f"{_name(message)} answers no {_name(asked)}")
+        if type(message) not in ANSWERED_BY[type(request)]:
+            raise BadFrame(f"{_name(message)} answers no {_name(request)}")
         if isinstance(message, CommandAnswer):
-            _check_command(asked, message, self._image().position)
+            _check_command(request, message, self._image().position)
         elif isinstance(message, quorum.QuorumDescribed):
             _check_description(answerer, message)
-        elif isinstance(asked, ForwardGroup) and isinstance(message, GroupAnswered):
-            if type(message.answer) is not GROUPS_ANSWERED_BY[type(asked.request)]:
-                raise BadFrame(f"{_name(message.answer)} answers no {_name(asked.request)}")
+        elif isinstance(request, ForwardGroup) and isinstance(message, GroupAnswered):
+            if type(message.answer) is not GROUPS_ANSWERED_BY[type(request.request)]:
+                raise BadFrame(f"{_name(message.answer)} answers no {_name(request.request)}")
         else:
-            _check_sizes(asked, message, len(answer.body))
+            _check_sizes(request, message, len(answer.body))
 
 
-def _check_command(asked: msgspec.Struct, answer: CommandAnswer, position: int) -> None:
+def _check_command(request: msgspec.Struct, answer: CommandAnswer, position: int) -> None:
     if answer.position - position > AHEAD_MAX:
         raise ImplausibleNumber(
             f"the controller names the position {answer.position}, and {position} is the end of what is known here"
@@ -173,46 +173,46 @@ def _check_command(asked: msgspec.Struct, answer: CommandAnswer, position: int) 
         case ProducerIdBlock():
             is_block = answer.count > 0 and answer.first + answer.count <= KEYED_PRODUCER_BIT
             _demand(is_block, f"these are no ids for producers: {answer.count} from {answer.first} on")
-        case PartitionsAltered() if isinstance(asked, AlterPartition):
-            _check_partitions(asked.partitions, answer.partitions)
-        case MembersAltered() if isinstance(asked, AlterMembers):
-            _check_partitions(asked.partitions, answer.partitions)
+        case PartitionsAltered() if isinstance(request, AlterPartition):
+            _check_partitions(request.partitions, answer.partitions)
+        case MembersAltered() if isinstance(request, AlterMembers):
+            _check_partitions(request.partitions, answer.partitions)
 
 
 def _check_partitions(
-    asked: Sequence[IsrAsked] | Sequence[MembersAsked], answered: Sequence[IsrAnswer] | Sequence[MembersAnswer]
+    requested: Sequence[IsrAsked] | Sequence[MembersAsked], answered: Sequence[IsrAnswer] | Sequence[MembersAnswer]
 ) -> None:
     """Checks that there is one answer for each requested partition, in the same order, with plausible epochs. Raises
     `ImplausibleNumber`."""
-    named = [(entry.topic_id, entry.partition) for entry in asked]
-    told = [(entry.topic_id, entry.partition) for entry in answered]
-    _demand(named == told, "an answer is about other partitions than was asked")
-    before = [(entry.leader_epoch, entry.partition_epoch) for entry in asked]
+    named = [(entry.topic_id, entry.partition) for entry in requested]
+    reported = [(entry.topic_id, entry.partition) for entry in answered]
+    _demand(named == reported, "an answer is about other partitions than was asked")
+    before = [(entry.leader_epoch, entry.partition_epoch) for entry in requested]
     now = [(entry.leader_epoch, entry.partition_epoch) for entry in answered]
     for epochs, later in zip(before, now, strict=True):
         is_near = all(late - early <= AHEAD_MAX for early, late in zip(epochs, later, strict=True))
         _demand(is_near, f"the epochs {later} are more than 2^32 ahead of {epochs}, those that were asked about")
 
 
-def _check_description(answerer: Hello, told: quorum.QuorumDescribed) -> None:
+def _check_description(answerer: Hello, description: quorum.QuorumDescribed) -> None:
     """Checks that a broker describes itself and names valid voters. Raises `ForeignSender`, `BadFrame`."""
-    if told.node_id != answerer.node_id:
-        raise ForeignSender(f"node {answerer.node_id} described node {told.node_id} instead of itself")
-    if told.voters:
+    if description.node_id != answerer.node_id:
+        raise ForeignSender(f"node {answerer.node_id} described node {description.node_id} instead of itself")
+    if description.voters:
         try:
-            decode_voters(told.voters)
+            decode_voters(description.voters)
         except InvalidVoters as error:
             raise BadFrame(f"node {answerer.node_id} names no voters: {error}") from error
 
 
-def _check_sizes(asked: msgspec.Struct, answer: msgspec.Struct | None, size: int) -> None:
+def _check_sizes(request: msgspec.Struct, answer: msgspec.Struct | None, size: int) -> None:
     """Checks that the answer describes as many bytes as follow it, and fits the request. Raises `ImplausibleNumber`,
     `BadFrame`."""
     match answer:
         case ReplicasFetched():
             _demand_size(sum(entry.size for entry in answer.partitions), size)
-        case repair.RecoverReply() if isinstance(asked, repair.RecoverQuery):
-            _demand(len(answer.held) <= len(asked.wanted), "an answer has more batches than were asked for")
+        case repair.RecoverReply() if isinstance(request, repair.RecoverQuery):
+            _demand(len(answer.held) <= len(request.wanted), "an answer has more batches than were asked for")
             _demand_size(sum(held.size for held in answer.held), size)
         case quorum.SnapshotPart():
             # Each chunk has a byte, at least, so that nobody counts up to what a count may be.
@@ -220,16 +220,18 @@ def _check_sizes(asked: msgspec.Struct, answer: msgspec.Struct | None, size: int
         case paxos.AppliedRead():
             _demand(answer.producers_size <= size, f"{answer.producers_size} bytes are told of, and {size} follow")
             _check_floor(answer.floor)
-        case repair.VerifyFilesReply() if isinstance(asked, repair.VerifyFilesQuery):
-            names = [asked.after, *(one.name for one in answer.checked)]
+        case repair.VerifyFilesReply() if isinstance(request, repair.VerifyFilesQuery):
+            names = [request.after, *(file.name for file in answer.checked)]
             _demand(all(map(str.__lt__, names, names[1:])), "files are told of that were checked before")
             _demand(answer.is_last or bool(answer.checked), "no files are told of, and there are more")
-        case forwarding.OffsetsFound() if isinstance(asked, forwarding.ForwardOffsets):
-            _demand(len(answer.entries) == len(asked.asked), "offsets are told of other partitions than was asked")
-        case forwarding.Fingerprints() if isinstance(asked, forwarding.ForwardFingerprints):
-            _demand(len(answer.found) == len(asked.partitions), "an answer is about other partitions than was asked")
-        case forwarding.BatchesRead() if isinstance(asked, forwarding.ForwardRead):
-            _demand(answer.next_offset >= asked.offset, f"a read from {asked.offset} on led to {answer.next_offset}")
+        case forwarding.OffsetsFound() if isinstance(request, forwarding.ForwardOffsets):
+            _demand(len(answer.entries) == len(request.asked), "offsets are told of other partitions than was asked")
+        case forwarding.Fingerprints() if isinstance(request, forwarding.ForwardFingerprints):
+            _demand(len(answer.found) == len(request.partitions), "an answer is about other partitions than was asked")
+        case forwarding.BatchesRead() if isinstance(request, forwarding.ForwardRead):
+            _demand(
+                answer.next_offset >= request.offset, f"a read from {request.offset} on led to {answer.next_offset}"
+            )
 
 
 def _check_floor(floor: bytes) -> None:
@@ -239,9 +241,9 @@ def _check_floor(floor: bytes) -> None:
         raise BadFrame(f"these bytes are no beginning of a journal: {error}") from error
 
 
-def _demand_size(told: int, size: int) -> None:
-    if told != size:  # looked at with each fetch: no words are made of what is right
-        raise ImplausibleNumber(f"{told} bytes are told of, and {size} follow")
+def _demand_size(reported: int, size: int) -> None:
+    if reported != size:  # looked at with each fetch: no words are made of what is right
+        raise ImplausibleNumber(f"{reported} bytes are told of, and {size} follow")
 
 
 def _demand(is_so: bool, otherwise: str) -> None:

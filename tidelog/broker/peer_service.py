@@ -92,8 +92,8 @@ PEER_MESSAGES: Final[tuple[type[msgspec.Struct], ...]] = (
 def _without_newer_reasons(report: ReportUnfitReplicas, level: int) -> ReportUnfitReplicas:
     """Returns the report without replicas whose reason is newer than the feature level: an older controller would
     refuse the whole report."""
-    known = [one for one in report.replicas if UNFIT_REASON_LEVELS.get(one.reason, LEVEL_MIN) <= level]
-    return msgspec.structs.replace(report, replicas=known)
+    replicas = [replica for replica in report.replicas if UNFIT_REASON_LEVELS.get(replica.reason, LEVEL_MIN) <= level]
+    return msgspec.structs.replace(report, replicas=replicas)
 
 
 def _checked_frame(frame: quorum.PaxosFrame, level: int) -> quorum.PaxosFrame:

@@ -152,7 +152,7 @@ class ActiveController:
     def on_elected(self, epoch: int, cluster_id: str) -> None:
         """Begins a term under `epoch`: this broker leads the metadata log, and has applied all of it. A cluster without
         an id gets `cluster_id`."""
-        level = min(one.levels.highest for one in self._spoken())
+        level = min(broker.levels.highest for broker in self._spoken())
         self._term = LeadCluster(self._node_id, epoch, cluster_id, level)
         self._is_serving = False
         self._work.set()
@@ -254,8 +254,8 @@ class ActiveController:
         if decision.records or not isinstance(answer, HeartbeatAnswered):
             return None
         offset_ms = self._sessions.clock_offset_ms(image, heartbeat.node_id)
-        known_at = self._revocations.last(heartbeat.node_id)
-        return msgspec.structs.replace(answer, position=known_at, clock_offset_ms=offset_ms)
+        position = self._revocations.last(heartbeat.node_id)
+        return msgspec.structs.replace(answer, position=position, clock_offset_ms=offset_ms)
 
     def noted(self, report: MetadataApplied | ReportSilence) -> None:
         """Takes a broker's report that needs no answer. Raises `ImplausibleNumber`."""

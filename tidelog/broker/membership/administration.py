@@ -159,8 +159,8 @@ class Administration:
     async def remove_broker(self, node_id: NodeId) -> None:
         """Removes a broker from the cluster. Raises `NotFound`, or `InvalidRequest` while the broker has replicas or a
         vote that the cluster needs."""
-        known = self._image().brokers.get(node_id)
-        await self._submit(RemoveBroker(node_id, -1 if known is None else known.epoch), Done)
+        registered = self._image().brokers.get(node_id)
+        await self._submit(RemoveBroker(node_id, -1 if registered is None else registered.epoch), Done)
 
     async def raise_level(self, *, validate_only: bool = False) -> LevelAnswered:
         """Raises the cluster's feature level to the highest that any broker supports. Raises `UnsupportedLevel` if not

@@ -73,22 +73,22 @@ class ControllerChannel:
         self._named: int | None = None
         """The node id that another broker has named as the controller, until it has been asked."""
         self._turn = 0
-        self._news = Watchers()
-        self._asked: dict[asyncio.Timeout, int] = {}
+        self._changes = Watchers()
+        self._awaited: dict[asyncio.Timeout, int] = {}
         self._is_closed = False
 
     def on_leader_changed(self, leader: int | None) -> None:
         """Records the leader of the metadata log, None if there is none, and wakes the waiting commands."""
         self.leader = leader
-        self._news.wake_all()
-        for patience, asked in list(self._asked.items()):
-            if leader is not None and leader != asked and not patience.expired():
+        self._changes.wake_all()
+        for patience, node in list(self._awaited.items()):
+            if leader is not None and leader != node and not patience.expired():
                 patience.reschedule(0)  # whoever was asked may be paused, and never answer
 
     def close(self) -> None:
         """Stops repeating commands, because this broker stops."""
         self._is_closed = True
-        self._news.wake_all()
+        self._changes.wake_all()
 
     async def submit(self, command: Command, answer_type: type[A], *, seconds_max: float) -> A:
         """Returns the controller's answer to a command. Raises the controller's error; `NotController` if no controller
@@ -129,21 +129,21 @@ class ControllerChannel:
             raise self._follow(leader, answer.message)
         return answer.message
 
-    def _follow(self, asked: int, named: ControllerElsewhere) -> NotController:
-        if named.node_id not in (self._node_id, asked):
+    def _follow(self, answerer: int, named: ControllerElsewhere) -> NotController:
+        if named.node_id not in (self._node_id, answerer):
             self._know(named.node_id, named.host, named.port)
             self._named = named.node_id
-        return NotController(f"node {asked} names node {named.node_id} as the controller; nothing was done")
+        return NotController(f"node {answerer} names node {named.node_id} as the controller; nothing was done")
 
-    async def _while_it_leads(self, leader: int, asked: Awaitable[Answer]) -> Answer:
+    async def _while_it_leads(self, leader: int, answer: Awaitable[Answer]) -> Answer:
         """Returns the answer of the broker `leader`. Raises `TimeoutError` if another broker becomes leader before it
         has answered."""
         async with asyncio.timeout(None) as patience:
-            self._asked[patience] = leader
+            self._awaited[patience] = leader
             try:
-                return await asked
+                return await answer
             finally:
-                del self._asked[patience]
+                del self._awaited[patience]
 
     def _whom_to_ask(self) -> int | None:
         named, self._named = self._named, None
@@ -152,9 +152,9 @@ class ControllerChannel:
         return self.leader if self.leader is not None else self._guess()
 
     def _guess(self) -> int | None:
-        others = [node for node in self._voters() if node != self._node_id]
+        voters = [node for node in self._voters() if node != self._node_id]
         self._turn += 1
-        return others[self._turn % len(others)] if others else None
+        return voters[self._turn % len(voters)] if voters else None
 
     async def _pause(self, seconds: float, deadline_s: float) -> bool:
         """Waits for a change of leader, at most `seconds`; returns False if the command's time is up."""
@@ -162,7 +162,7 @@ class ControllerChannel:
         until_s = loop.time() + seconds
         with suppress(TimeoutError):
             async with asyncio.timeout_at(min(until_s, deadline_s)):
-                await self._news.wait()
+                await self._changes.wait()
         return loop.time() < deadline_s
 
     def _gave_up(self, failure: Exception, *, is_begun: bool) -> NotController | ControllerLost:

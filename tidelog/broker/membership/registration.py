@@ -115,7 +115,7 @@ class Registration:
         self._command: RegisterBroker
         self._wake = asyncio.Event()
         self._removed: dict[TopicId, None] = {}
-        self._told = -1
+        self._reported = -1
         self._owed: tuple[int, float] | None = None
         """The metadata position that must be in force here, and the time of the heartbeat, before the lease of an
         answered heartbeat begins; None if no lease is waiting."""
@@ -168,16 +168,16 @@ class Registration:
         that."""
         self._take_lease()
         position = self._member.heartbeat_state().position
-        if self.epoch < 0 or position <= self._told:
+        if self.epoch < 0 or position <= self._reported:
             return
-        self._told = position
+        self._reported = position
         self._member.report_applied(MetadataApplied(self._command.node_id, self.epoch, position))
         if not self.is_live.is_set():
             self._wake.set()
 
     def hurry(self) -> None:
         """Sends the next heartbeat at once, because the state that it reports, or the controller, has changed."""
-        self._told = -1
+        self._reported = -1
         self._wake.set()
 
     def report_removed(self, topic_id: TopicId) -> None:

@@ -104,19 +104,19 @@ class MetadataBootstrap:
     def _check_owner(self) -> None:
         """Raises `WrongDirectory` if the directory belongs to another broker, or its metadata log to another
         cluster."""
-        member, known = self.member, self._manager.identity.current
+        member, current = self.member, self._manager.identity.current
         owner, cluster_id = member.stored_node_id, member.cluster_id
-        if known is not None:
-            owner, cluster_id = (known.node_id if owner == self._node_id else owner), cluster_id or known.cluster_id
+        if current is not None:
+            owner, cluster_id = (current.node_id if owner == self._node_id else owner), cluster_id or current.cluster_id
         if owner != self._node_id:
             raise WrongDirectory(
                 f"this data directory belongs to node {owner} of cluster {cluster_id}, not to node {self._node_id}; "
                 "set node.id to match, or choose another log.dir"
             )
         # A log of another cluster has other topics and leaders under the same positions and epochs.
-        if known is not None and member.cluster_id not in ("", known.cluster_id) and not self._may_found_anew():
+        if current is not None and member.cluster_id not in ("", current.cluster_id) and not self._may_found_anew():
             raise WrongDirectory(
-                f"the data directory is of cluster {known.cluster_id}, and the metadata log in it of cluster "
+                f"the data directory is of cluster {current.cluster_id}, and the metadata log in it of cluster "
                 f"{member.cluster_id}: a directory was put here that belongs elsewhere; put the right one in its place"
             )
 
@@ -127,15 +127,15 @@ class MetadataBootstrap:
         return identity is not None and identity.founds and identity.storage == self.member.incarnation
 
     def _find_past(self) -> Past:
-        identity, known = self._manager.identity, self._manager.identity.current
-        if known is not None:
+        identity, current = self._manager.identity, self._manager.identity.current
+        if current is not None:
             # A founder that crashed before its status was on disk has told nobody anything, so it may ask anew.
             may_found = self._may_found_anew() and not self._is_amnesiac
             if may_found:
                 return Past()
             # A disk that was begun since, in place of one that is gone, knows nothing of either recovery.
-            is_same = known.storage == self.member.incarnation and not self._is_amnesiac
-            return Past(False, known.cluster_id, known.generation, known.recovery_id if is_same else "")
+            is_same = current.storage == self.member.incarnation and not self._is_amnesiac
+            return Past(False, current.cluster_id, current.generation, current.recovery_id if is_same else "")
         # Data without an identity are of some cluster: founding another over them would make them unreachable.
         was_there = self._is_amnesiac or identity.is_lost or self._manager.holds_data()
         return Past(not was_there, self.member.cluster_id)
@@ -214,8 +214,8 @@ class MetadataBootstrap:
         that they know. Raises `OldDirectory`, after recording it on the disk, if the directory's own mark is older."""
         while self.needs_witnesses(log):
             voters = log.membership.voters.voters
-            others = [(voter.host, voter.port) for voter in voters if voter.node_id != self._node_id]
-            answers = await asyncio.gather(*(self._ask(address) for address in others), return_exceptions=True)
+            addresses = [(voter.host, voter.port) for voter in voters if voter.node_id != self._node_id]
+            answers = await asyncio.gather(*(self._ask(address) for address in addresses), return_exceptions=True)
             described = [answer for answer in answers if isinstance(answer, QuorumDescribed) and answer.voters]
             directories = [
                 (starts, stamp)
@@ -297,11 +297,11 @@ class MetadataBootstrap:
 
         A broker that is a member already does not need them, so it waits only briefly for their answers.
         """
-        others = [voter.address for voter in self.named if voter.node_id != self._node_id]
+        addresses = [voter.address for voter in self.named if voter.node_id != self._node_id]
         with suppress(TidelogError, TimeoutError):
             async with asyncio.timeout(ASK_S_MAX):
-                others += [address for address in await contacts() if address != me]
-        answers = await asyncio.gather(*(self._ask(address) for address in others), return_exceptions=True)
+                addresses += [address for address in await contacts() if address != me]
+        answers = await asyncio.gather(*(self._ask(address) for address in addresses), return_exceptions=True)
         cluster_id = self.member.cluster_id
         for answer in answers:
             if not isinstance(answer, QuorumDescribed):

@@ -113,7 +113,7 @@ class ClusterMetadata:
         """Set when no voter that was asked knows of a later start of this directory; then the broker may register."""
         self._is_resumed = False
         """True if the disk has its Paxos state from before this start."""
-        self._known: tuple[int, ...] = ()
+        self._peer_ids: tuple[int, ...] = ()
         """The node ids of the brokers that this one connects to."""
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
@@ -205,7 +205,7 @@ class ClusterMetadata:
         if lost := await self._bootstrap.find_loss(self._log):
             return lost
         if (needed := self._log.delivery.needs_snapshot) is not None:
-            return self._keeper.missing(self._known, needed)
+            return self._keeper.missing(self._peer_ids, needed)
         return "" if (position := self._log.unreadable) is None else unreadable_at(position)
 
     @property
@@ -272,11 +272,11 @@ class ClusterMetadata:
             # A process of the past under this node id must not speak for its successor.
             self._peers.accept_only(broker.node_id, broker.incarnation, broker.epoch)
         addresses.pop(self._node_id, None)
-        for node_id in [node for node in self._known if node not in addresses]:
+        for node_id in [node for node in self._peer_ids if node not in addresses]:
             self._peers.forget(node_id)
         for node_id, (host, port) in addresses.items():
             self._peers.know(node_id, host, port)
-        self._known = tuple(addresses)
+        self._peer_ids = tuple(addresses)
         self._log.set_learners(tuple(self.image.brokers))
 
     # -- as the active controller uses it ----------------------------------------------------------------------------
@@ -324,7 +324,7 @@ class ClusterMetadata:
         return {
             "log metadata": JournalTarget("metadata", engine, lambda: True, means),
             "metainfo of log metadata": journal_metainfo_target("log metadata", engine, lambda: True, means),
-            "snapshots": SnapshotTarget(snapshots, self._keeper, lambda: self._known, ask, means),
+            "snapshots": SnapshotTarget(snapshots, self._keeper, lambda: self._peer_ids, ask, means),
             "identity": CopiesTarget("identity", identity.mend, means.log_writer.perform, means.stats),
         }
 
@@ -415,7 +415,7 @@ class ClusterMetadata:
 
     async def _fetch(self) -> None:
         while (needed := self._log.delivery.needs_snapshot) is not None:
-            image, position, voters = await self._keeper.fetch(lambda: self._known, self._peers.request, needed)
+            image, position, voters = await self._keeper.fetch(lambda: self._peer_ids, self._peers.request, needed)
             while position > self._log.applied_position:  # noqa: ASYNC110 - a snapshot may be newer than what came here
                 await asyncio.sleep(BEHIND_S)
             # The log may have brought all of it while the snapshot was on its way.

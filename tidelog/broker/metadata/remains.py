@@ -218,7 +218,7 @@ def _replay(start: Restored, floors: Sequence[Prefix], merged: dict[int, Entry])
         if not entry.is_chosen and value.kind is not Kind.NOP:
             unproven.append(position)
         position += 1
-    unreached = tuple(sorted(other for other in merged if other > position))
+    unreached = tuple(sorted(later for later in merged if later > position))
     return replace(
         start,
         image=image,

@@ -143,7 +143,9 @@ class LogWriter:
             await self._next_end()
 
     def _is_in_use(self, log: Flushable) -> bool:
-        return any(listener.log is log for listener in self._in_round) or any(one is log for one in self._exclusive)
+        return any(listener.log is log for listener in self._in_round) or any(
+            exclusive is log for exclusive in self._exclusive
+        )
 
     async def _next_end(self) -> None:
         self._round_done.clear()

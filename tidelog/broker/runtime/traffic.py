@@ -29,21 +29,21 @@ class Traffic:
     def __init__(self) -> None:
         self.topics: dict[str, TopicTraffic] = {}
         self.others = TopicTraffic()
-        self._known: Container[str] | None = None
+        self._kept: Container[str] | None = None
 
     def of(self, topic: str) -> TopicTraffic:
         """Returns the totals to which a topic's traffic has to be added now: its own, or those of all other topics."""
-        found = self.topics.get(topic)
-        if found is not None:
-            return found
+        totals = self.topics.get(topic)
+        if totals is not None:
+            return totals
         if len(self.topics) >= TOPICS_MAX:
             return self.others
         return self.topics.setdefault(topic, TopicTraffic())
 
     def keep(self, topics: Container[str]) -> None:
         """Drops the totals of all topics except these."""
-        if topics is self._known:
+        if topics is self._kept:
             return
-        self._known = topics
+        self._kept = topics
         for gone in [topic for topic in self.topics if topic not in topics]:
             del self.topics[gone]
