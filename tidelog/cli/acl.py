@@ -78,10 +78,10 @@ def add(
             pattern_type="PREFIXED" if prefix else "LITERAL",
             principal=principal,
             host=host,
-            operation=_word(one),
+            operation=_word(text),
             permission=permission.value.upper(),
         )
-        for one in operation
+        for text in operation
     ]
     ask(bootstrap, lambda admin: admin.create_acls(acls))
     say(msgspec.to_builtins(acls), f"added {counted(len(acls), 'ACL')} of {principal}", as_json=as_json)

@@ -97,8 +97,8 @@ def log_level(
         configs = await admin.describe_broker_configs(node_id)
         return next(config.value or "" for config in configs if config.name == LOG_LEVEL)
 
-    found = ask(bootstrap, look)
-    say({"broker_id": node_id, LOG_LEVEL: found}, f"broker {node_id} logs from {found} on", as_json=as_json)
+    effective = ask(bootstrap, look)
+    say({"broker_id": node_id, LOG_LEVEL: effective}, f"broker {node_id} logs from {effective} on", as_json=as_json)
 
 
 def print_brokers(brokers: Sequence[BrokerDescription]) -> None:
@@ -144,10 +144,10 @@ class _Description(msgspec.Struct, frozen=True):
 
 def _replicas_on(node_id: int, topics: Sequence[TopicDescription]) -> list[_Replica]:
     return [
-        _Replica(topic.topic_name, found.partition_id, found.leader == node_id, node_id in found.isr)
+        _Replica(topic.topic_name, partition.partition_id, partition.leader == node_id, node_id in partition.isr)
         for topic in topics
-        for found in topic.partitions
-        if node_id in found.replicas
+        for partition in topic.partitions
+        if node_id in partition.replicas
     ]
 
 
@@ -188,8 +188,13 @@ def _print_description(described: _Description) -> None:
     if described.replicas:
         print()
         rows = [
-            [found.topic_name, found.partition_id, "leader" if found.is_leader else "follower", _yes(found.is_in_sync)]
-            for found in described.replicas
+            [
+                replica.topic_name,
+                replica.partition_id,
+                "leader" if replica.is_leader else "follower",
+                _yes(replica.is_in_sync),
+            ]
+            for replica in described.replicas
         ]
         print_table(["topic", "partition", "role", "in sync"], rows)
     changed = [config for config in described.configs or () if config.source != "DEFAULT_CONFIG"]

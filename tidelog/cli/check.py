@@ -71,7 +71,9 @@ def _document(verdict: Verdict) -> dict[str, object]:
         "views": verdict.views,
         "faults": verdict.faults,
         "realtime_lag": {"seconds": verdict.lag.seconds, "key": verdict.lag.key, "offset": verdict.lag.offset},
-        "anomalies": [{"kind": found.kind, "key": found.key, "text": found.text} for found in verdict.anomalies],
+        "anomalies": [
+            {"kind": anomaly.kind, "key": anomaly.key, "text": anomaly.text} for anomaly in verdict.anomalies
+        ],
     }
 
 
@@ -89,7 +91,7 @@ def _print(verdict: Verdict) -> None:
     if lag.key:
         print(f"\nthe worst lag: {lag.reader} lacks offset {lag.offset} of {lag.key}, {lag.seconds:.3f} s old")
     for kind in verdict.kinds:
-        _print_kind([found for found in verdict.anomalies if found.kind == kind])
+        _print_kind([anomaly for anomaly in verdict.anomalies if anomaly.kind == kind])
     for reason in verdict.void:
         print(f"\n{reason}")
     print(f"\n{verdict.word}")
@@ -97,7 +99,7 @@ def _print(verdict: Verdict) -> None:
 
 def _print_kind(anomalies: list[Anomaly]) -> None:
     print()
-    for found in anomalies[:SHOWN_MAX]:
-        print(found)
+    for anomaly in anomalies[:SHOWN_MAX]:
+        print(anomaly)
     if len(anomalies) > SHOWN_MAX:
         print(f"and {len(anomalies) - SHOWN_MAX} more of these")

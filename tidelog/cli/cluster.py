@@ -56,8 +56,8 @@ class _Described(msgspec.Struct, frozen=True):
     @property
     def newest(self) -> int:
         """The metadata position of the most advanced broker."""
-        found = [state.metadata_position for state in self.states.values() if state is not None]
-        return max([self.cluster.metadata_position, *found])
+        positions = [state.metadata_position for state in self.states.values() if state is not None]
+        return max([self.cluster.metadata_position, *positions])
 
     def position(self, broker_id: int) -> int | None:
         """Returns the applied metadata position of a broker; None if it does not respond."""

@@ -98,12 +98,12 @@ def _document(plan: RecoveryPlan, *, is_done: bool) -> dict[str, Any]:
         "position": plan.restored.position,
         "directories": [
             {
-                "data_dir": found.name,
-                "broker_id": found.node_id,
-                "position": found.position if found.has_log or found.snapshot else None,
-                "damage": found.damage,
+                "data_dir": remains.name,
+                "broker_id": remains.node_id,
+                "position": remains.position if remains.has_log or remains.snapshot else None,
+                "damage": remains.damage,
             }
-            for found in plan.given
+            for remains in plan.given
         ],
         "unproven": list(plan.restored.unproven),
         "given_up": list(plan.given_up),
@@ -112,10 +112,10 @@ def _document(plan: RecoveryPlan, *, is_done: bool) -> dict[str, Any]:
     }
 
 
-def _end(found: Remains) -> str:
-    if found.has_log:
-        return f"its metadata log ends at position {found.position}"
-    snapshot = "" if found.snapshot is None else f"; a snapshot goes up to position {found.position}"
+def _end(remains: Remains) -> str:
+    if remains.has_log:
+        return f"its metadata log ends at position {remains.position}"
+    snapshot = "" if remains.snapshot is None else f"; a snapshot goes up to position {remains.position}"
     return f"no metadata log can be read there{snapshot}"
 
 
@@ -125,9 +125,9 @@ def _print(plan: RecoveryPlan, *, is_done: bool) -> None:
     print(
         f"cluster {plan.cluster_id}: generation {plan.generation}{recovery}, from position {plan.restored.position}\n"
     )
-    for found in plan.given:
-        print(f"{found.name}: broker {found.node_id}, {_end(found)}")
-        for damage in found.damage:
+    for remains in plan.given:
+        print(f"{remains.name}: broker {remains.node_id}, {_end(remains)}")
+        for damage in remains.damage:
             print(f"  {damage}")
     print(f"\ngoes on with {len(image.topics)} topics: {', '.join(image.topics) or 'none'}")
     print(f"the first voter is broker {plan.base.node_id}, in {plan.base.name}")

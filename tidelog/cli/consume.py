@@ -185,11 +185,11 @@ async def _seek(consumer: Consumer, reading: _Reading) -> None:
         await consumer.partitions_for_topic(reading.topic)  # a group would wait for a topic that does not exist
         return
     if reading.partitions:
-        known = await consumer.partitions_for_topic(reading.topic)
+        partitions = await consumer.partitions_for_topic(reading.topic)
         for partition in reading.partitions:
-            if partition not in known:
+            if partition not in partitions:
                 raise UnknownPartition(
-                    f"topic {reading.topic} has {counted(len(known), 'partition')}, and no {partition}"
+                    f"topic {reading.topic} has {counted(len(partitions), 'partition')}, and no {partition}"
                 )
         consumer.assign([TopicPartition(reading.topic, partition) for partition in reading.partitions])
         if reading.offset is None and reading.reset == "latest":
@@ -215,12 +215,12 @@ async def _batches(consumer: Consumer, reading: _Reading) -> AsyncIterator[list[
         wait_s = min(POLL_S, idle_deadline_s - loop.time())
         if wait_s <= 0:
             return
-        found = await consumer.getmany(timeout_ms=wait_s * 1000, max_records=min(left, RECORDS_MAX))
-        for partition, records in found.items():
-            wanted = [record for record in records if record.offset < ends.get(partition, OFFSET_MAX)]
-            left -= len(wanted)
-            yield wanted
-        if found:
+        batches = await consumer.getmany(timeout_ms=wait_s * 1000, max_records=min(left, RECORDS_MAX))
+        for partition, records in batches.items():
+            selected = [record for record in records if record.offset < ends.get(partition, OFFSET_MAX)]
+            left -= len(selected)
+            yield selected
+        if batches:
             idle_deadline_s = loop.time() + reading.idle_s_max
 
 

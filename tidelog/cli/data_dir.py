@@ -118,9 +118,9 @@ def stored(data_dir: str) -> Iterator[list[StoredLog]]:
         ]
 
 
-def _in_order(found: tuple[str, PartitionId]) -> tuple[bool, str, int, bool]:
+def _in_order(log: tuple[str, PartitionId]) -> tuple[bool, str, int, bool]:
     """Returns the sort key of a log: metadata log first, then by topic and partition, a journal after its log."""
-    directory, identity = found
+    directory, identity = log
     return (identity != METADATA_LOG, identity.topic_id, identity.partition, directory.endswith(JOURNAL))
 
 
@@ -132,9 +132,9 @@ def containing(path: str) -> Iterator[list[StoredLog]]:
     data_dir = _data_dir_of(resolved)
     if data_dir is not None:
         with stored(str(data_dir)) as logs:
-            found = [log for log in logs if log.is_at(resolved)]
-            if found:
-                yield found
+            matching = [log for log in logs if log.is_at(resolved)]
+            if matching:
+                yield matching
                 return
     raise CommandError(f"{path} is not the directory of a log")
 

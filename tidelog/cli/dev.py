@@ -106,7 +106,7 @@ def _noted(notes: Path, brokers: int) -> list[int]:
 def _near(brokers: int, base_port: int, distance: int, excluded: Collection[int] = ()) -> list[int]:
     """Returns ports at this distance above the HTTP ports if they are free, else any free ports."""
     taken = {*range(base_port, base_port + brokers), *excluded}
-    wanted = [base_port + number + distance for number in range(brokers)]
-    if wanted[-1] <= 65_535 and not set(wanted) & taken and all(map(is_free, wanted)):
-        return wanted
+    ports = [base_port + number + distance for number in range(brokers)]
+    if ports[-1] <= 65_535 and not set(ports) & taken and all(map(is_free, ports)):
+        return ports
     return free_ports(brokers, excluded=taken)

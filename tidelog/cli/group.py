@@ -93,16 +93,16 @@ def reset(
       tidelog group reset billing --shift-by -100 --topic orders:0,2 --execute
     """
     options = ResetOptions(to_earliest, to_latest, to_offset, to_timestamp, by_duration, shift_by)
-    wanted = options.parsed()
+    target = options.parsed()
     chosen = parse_chosen(topics, all_topics=all_topics)
     resets = ask(
         bootstrap,
-        lambda admin: admin.reset_group(group, wanted.to, **wanted.values, topics=chosen, validate_only=not execute),
+        lambda admin: admin.reset_group(group, target.to, **target.values, topics=chosen, validate_only=not execute),
     )
     if as_json:
         print_json(msgspec.to_builtins(resets))
         return
-    rows = [[one.topic_name, one.partition_id, one.current_offset, one.new_offset] for one in resets]
+    rows = [[reset.topic_name, reset.partition_id, reset.current_offset, reset.new_offset] for reset in resets]
     print_table(["topic", "partition", "offset", "new offset"], rows)
     done = f"reset {counted(len(resets), 'offset')} of group {group}"
     print(f"\n{done}" if execute else "\nnothing was changed; --execute does it")
@@ -151,13 +151,13 @@ class Described(msgspec.Struct, frozen=True):
 async def _describe(admin: AdminClient, name: str) -> Described:
     group = await admin.describe_group(name)
     lags = await admin.group_lags(name)
-    told = {(lag.topic_name, lag.partition_id) for lag in lags}
+    committed = {(lag.topic_name, lag.partition_id) for lag in lags}
     untold = {
         TopicPartition(owned.topic_name, number): member.consumer_id
         for member in group.consumers
         for owned in member.owned
         for number in owned.partition_ids
-        if (owned.topic_name, number) not in told
+        if (owned.topic_name, number) not in committed
     }
     offsets = await admin.list_offsets(sorted(untold))
     rows = [(*partition, offsets[partition].high_watermark, member) for partition, member in untold.items()]
@@ -214,7 +214,7 @@ def _print_members(group: GroupDescription) -> None:
 
 def _shown(owned: Sequence[TopicOwned]) -> str | None:
     """Returns partitions as text: `orders:0-3,7 payments:0-3`."""
-    return " ".join(f"{one.topic_name}:{_runs(one.partition_ids)}" for one in owned) or None
+    return " ".join(f"{topic.topic_name}:{_runs(topic.partition_ids)}" for topic in owned) or None
 
 
 def _runs(numbers: Sequence[int]) -> str:

@@ -184,8 +184,8 @@ def _replay(log: StoredLog, check: Check) -> None:
     store, stored = SlotStore.look(log.files, log.directory, log.identity)
     with closing(store):
         if not stored.is_amnesiac:
-            check.rewritten = [found for found in check.damage if store.is_rewritten(found.start, found.end)]
-            check.damage = [found for found in check.damage if found not in check.rewritten]
+            check.rewritten = [damage for damage in check.damage if store.is_rewritten(damage.start, damage.end)]
+            check.damage = [damage for damage in check.damage if damage not in check.rewritten]
         elif log.is_journal:
             check.amnesia = stored.report.findings[-1]
 
@@ -194,11 +194,11 @@ def _merged(damage: list[Damage]) -> list[Damage]:
     """Returns the damaged ranges in order, with overlapping ones merged, since opening and reading the log find the
     same damage."""
     merged: list[Damage] = []
-    for found in sorted(damage, key=lambda found: (found.start, found.end)):
-        if merged and found.start <= merged[-1].end:
-            merged[-1] = Damage(merged[-1].start, max(merged[-1].end, found.end), merged[-1].reason)
+    for damaged in sorted(damage, key=lambda damaged: (damaged.start, damaged.end)):
+        if merged and damaged.start <= merged[-1].end:
+            merged[-1] = Damage(merged[-1].start, max(merged[-1].end, damaged.end), merged[-1].reason)
         else:
-            merged.append(found)
+            merged.append(damaged)
     return merged
 
 
@@ -237,7 +237,7 @@ def _explained(check: Check) -> Iterator[str]:
     if len(check.damage) > DAMAGE_SHOWN_MAX:
         yield f"and {len(check.damage) - DAMAGE_SHOWN_MAX} more ranges of {unit}; --json lists all"
     if check.rewritten:
-        shown = ", ".join(f"{found.start}-{found.end - 1}" for found in check.rewritten[:DAMAGE_SHOWN_MAX])
+        shown = ", ".join(f"{damage.start}-{damage.end - 1}" for damage in check.rewritten[:DAMAGE_SHOWN_MAX])
         more = "" if len(check.rewritten) <= DAMAGE_SHOWN_MAX else " and more"
         yield f"entries {shown}{more} are damaged and were rewritten behind; nothing is lost"
     if check.bad_rows:

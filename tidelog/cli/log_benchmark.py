@@ -91,9 +91,9 @@ def benchmark(
         _write_trace(trace, done)
     results = [run.result(options) for run in done]
     if as_json:
-        print_json([{"parameters": dict(one.parameters), "figures": dict(one.figures)} for one in results])
+        print_json([{"parameters": dict(result.parameters), "figures": dict(result.figures)} for result in results])
     else:
-        print_table(HEAD, [_row(one.parameters, one.figures) for one in results], numbers=HEAD)
+        print_table(HEAD, [_row(result.parameters, result.figures) for result in results], numbers=HEAD)
 
 
 def _row(parameters: Mapping[str, object], figures: Mapping[str, float]) -> list[object]:
@@ -108,10 +108,10 @@ def _read_sizes(path: Path) -> tuple[int, ...]:
         lines = path.read_text().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} cannot be read: {error}") from None
-    found = tuple(parse_size(line, f"{path}:{number}") for number, line in enumerate(lines, start=1) if line.strip())
-    if not found:
+    sizes = tuple(parse_size(line, f"{path}:{number}") for number, line in enumerate(lines, start=1) if line.strip())
+    if not sizes:
         raise UsageError(f"{path} has no sizes; write one a line, such as 100B")
-    return found
+    return sizes
 
 
 def parse_size(text: str, where: str) -> int:

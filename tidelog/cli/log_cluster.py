@@ -27,24 +27,24 @@ SHOWN_MAX = 20
 
 def verify_cluster(bootstrap: str, topic: str | None, *, as_json: bool) -> bool:
     """Prints the results; returns True if all replicas are undamaged and equal."""
-    found = ask(bootstrap, lambda admin: _verify_all(admin, topic))
-    show(found, _print, as_json=as_json, document=_documents)
-    return all(check.is_whole for check in found.partitions) and all(check.is_whole for check in found.brokers)
+    checks = ask(bootstrap, lambda admin: _verify_all(admin, topic))
+    show(checks, _print, as_json=as_json, document=_documents)
+    return all(check.is_whole for check in checks.partitions) and all(check.is_whole for check in checks.brokers)
 
 
-class _Found(NamedTuple):
+class _Checks(NamedTuple):
     partitions: list[PartitionCheck]
     brokers: list[BrokerCheck]
     """The results for the brokers' other files; empty if one topic was given."""
 
 
-async def _verify_all(admin: AdminClient, topic: str | None) -> _Found:
+async def _verify_all(admin: AdminClient, topic: str | None) -> _Checks:
     brokers = await admin.list_brokers()
     down = {broker.broker_id for broker in brokers if broker.is_fenced}
     checks = await _verify(admin, topic, down)
     if topic is not None:
-        return _Found(checks, [])
-    return _Found(
+        return _Checks(checks, [])
+    return _Checks(
         checks,
         [
             BrokerCheck(broker.broker_id, error="it is down")
@@ -57,22 +57,22 @@ async def _verify_all(admin: AdminClient, topic: str | None) -> _Found:
 
 async def _verify(admin: AdminClient, topic: str | None, down: Collection[int]) -> list[PartitionCheck]:
     topics = await admin.describe_topics(None if topic is None else [topic])
-    partitions = [(one, found) for one in topics for found in one.partitions]
+    partitions = [(described, partition) for described in topics for partition in described.partitions]
     records = await _records(admin, partitions)
     verifiers, checks = [], []
     with count_progress() as progress:
         bar = progress.add_task("comparing offsets", total=sum(records.values()))
         advance = partial(progress.advance, bar)
-        for one, found in partitions:
-            progress.update(bar, description=f"comparing {one.topic_name}-{found.partition_id}")
+        for described, partition in partitions:
+            progress.update(bar, description=f"comparing {described.topic_name}-{partition.partition_id}")
             verifier = PartitionVerifier(
                 admin.verify_replica,
-                one.topic_name,
-                found.partition_id,
-                _in_order(found),
+                described.topic_name,
+                partition.partition_id,
+                _in_order(partition),
                 advance,
                 down,
-                has_leader=found.leader >= 0,
+                has_leader=partition.leader >= 0,
             )
             verifiers.append(verifier)
             checks.append(await verifier.compare())
@@ -84,18 +84,18 @@ async def _records(
     admin: AdminClient, partitions: Sequence[tuple[TopicDescription, PartitionDescription]]
 ) -> dict[TopicPartition, int]:
     """Returns the number of offsets to compare, by partition."""
-    wanted = [TopicPartition(topic.topic_name, found.partition_id) for topic, found in partitions]
-    ends = await admin.list_offsets(wanted)
+    keys = [TopicPartition(topic.topic_name, partition.partition_id) for topic, partition in partitions]
+    ends = await admin.list_offsets(keys)
     return {key: (end.high_watermark or 0) - (end.log_start_offset or 0) for key, end in ends.items()}
 
 
-def _in_order(found: PartitionDescription) -> list[int]:
+def _in_order(partition: PartitionDescription) -> list[int]:
     """Returns the replicas with the leader first, which is the reference for the others."""
-    return sorted(found.replicas, key=lambda node: node != found.leader)
+    return sorted(partition.replicas, key=lambda node: node != partition.leader)
 
 
-def _documents(found: _Found) -> list[dict[str, Any]]:
-    return [*map(_document, found.partitions), *map(broker_document, found.brokers)]
+def _documents(checks: _Checks) -> list[dict[str, Any]]:
+    return [*map(_document, checks.partitions), *map(broker_document, checks.brokers)]
 
 
 def broker_document(check: BrokerCheck | ReplicaCheck) -> dict[str, Any]:
@@ -117,36 +117,38 @@ def _document(check: PartitionCheck) -> dict[str, Any]:
     }
 
 
-def _print(found: _Found) -> None:
-    _print_partitions(found.partitions)
-    if found.brokers:
+def _print(checks: _Checks) -> None:
+    _print_partitions(checks.partitions)
+    if checks.brokers:
         print()
-        print_brokers(found.brokers)
+        print_brokers(checks.brokers)
 
 
 def print_brokers(checks: Sequence[BrokerCheck]) -> None:
     """Prints the number of undamaged files, and the damaged ones by name."""
     rows = [
-        [check.broker_id, len(check.checked), sum(one.bytes for one in check.checked), _broker_state(check)]
+        [check.broker_id, len(check.checked), sum(files.bytes for files in check.checked), _broker_state(check)]
         for check in checks
     ]
     print_table(["broker", "journals, metadata, facts", "bytes", "state"], rows)
     for check in checks:
         if check.error is not None:
             print(f"broker {check.broker_id} cannot be verified: {check.error}")
-        for one in check.checked:
-            if one.error is not None:
-                print(f"{one.name} on broker {check.broker_id} cannot be verified: {one.error}")
-            if one.found:
-                print(f"{one.name} on broker {check.broker_id}: {one.found} damaged, {one.found - one.left} repaired")
+        for files in check.checked:
+            if files.error is not None:
+                print(f"{files.name} on broker {check.broker_id} cannot be verified: {files.error}")
+            if files.found:
+                print(
+                    f"{files.name} on broker {check.broker_id}: {files.found} damaged, {files.found - files.left} repaired"
+                )
 
 
 def _broker_state(check: BrokerCheck) -> str:
-    if check.error is not None or any(one.error for one in check.checked):
+    if check.error is not None or any(files.error for files in check.checked):
         return "UNKNOWN"
-    if any(one.left for one in check.checked):
+    if any(files.left for files in check.checked):
         return "DAMAGED"
-    return "repaired" if any(one.found for one in check.checked) else "whole"
+    return "repaired" if any(files.found for files in check.checked) else "whole"
 
 
 def _print_partitions(checks: Sequence[PartitionCheck]) -> None:
@@ -163,10 +165,14 @@ def _print_partitions(checks: Sequence[PartitionCheck]) -> None:
         for replica in check.replicas:
             for line in _explained(replica):
                 print(f"{check.topic}-{check.partition} on broker {replica.broker_id}: {line}")
-        among = " on the brokers that could be asked" if any(one.error is not None for one in check.replicas) else ""
-        for one in check.scarce()[:SHOWN_MAX]:
-            copies = "one good copy" if one.copies else "NO good copy"
-            where = f"{one.start_offset}-{one.end_offset - 1}{among}"
+        among = (
+            " on the brokers that could be asked"
+            if any(replica.error is not None for replica in check.replicas)
+            else ""
+        )
+        for scarce in check.scarce()[:SHOWN_MAX]:
+            copies = "one good copy" if scarce.copies else "NO good copy"
+            where = f"{scarce.start_offset}-{scarce.end_offset - 1}{among}"
             print(f"{check.topic}-{check.partition}: {copies} of offsets {where}")
     replicas = [replica for check in checks for replica in check.replicas]
     bad = sum(not replica.is_whole for replica in replicas)
@@ -194,7 +200,7 @@ def _explained(replica: ReplicaCheck) -> Iterator[str]:
     if replica.differs_at is not None:
         yield f"holds another batch than the leader at offset {replica.differs_at}"
     for word, ranges in (("damaged", replica.damaged), ("repaired meanwhile", replica.repaired)):
-        for one in ranges[:SHOWN_MAX]:
-            yield f"offsets {one.start_offset}-{one.end_offset - 1} {word}: {one.reason}"
+        for damaged in ranges[:SHOWN_MAX]:
+            yield f"offsets {damaged.start_offset}-{damaged.end_offset - 1} {word}: {damaged.reason}"
         if len(ranges) > SHOWN_MAX:
             yield f"and {len(ranges) - SHOWN_MAX} more ranges {word}; --json lists all"

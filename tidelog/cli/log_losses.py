@@ -68,14 +68,14 @@ def accept_loss(
     """
     if votes and offsets is not None:
         raise UsageError("--votes is about a whole partition: --offsets does not go with it")
-    wanted = None if offsets is None else _parsed(offsets)
+    parsed = None if offsets is None else _parsed(offsets)
     judged = ask(
         bootstrap,
         lambda admin: admin.accept_loss(
-            topic, partition, wanted, even_though=even_though or (), votes=votes, validate_only=not execute
+            topic, partition, parsed, even_though=even_though or (), votes=votes, validate_only=not execute
         ),
     )
-    show(judged, lambda found: _print_judged(f"{topic}-{partition}", found, is_done=execute), as_json=as_json)
+    show(judged, lambda outcome: _print_judged(f"{topic}-{partition}", outcome, is_done=execute), as_json=as_json)
     if judged.refusals:
         raise typer.Exit(EXIT_ERROR)
 
@@ -99,8 +99,8 @@ def losses(
         recoveries = () if topic is not None or as_json else (await admin.describe_cluster()).recoveries
         return await admin.list_losses(topic), len(recoveries)
 
-    found, recoveries_count = ask(bootstrap, look)
-    show(found, _print_losses, as_json=as_json, document=to_builtins)
+    accepted, recoveries_count = ask(bootstrap, look)
+    show(accepted, _print_losses, as_json=as_json, document=to_builtins)
     if recoveries_count:
         recovered = counted(recoveries_count, "time")
         print(f"the metadata log was recovered {recovered}: `tidelog cluster describe` lists what was given up with it")
@@ -157,8 +157,8 @@ def _piece_row(piece: DamagedPiece) -> list[object]:
     return [_offsets(piece), newest, piece.bytes, _said(piece.statements), piece.digest]
 
 
-def _print_losses(found: Sequence[AcceptedLoss]) -> None:
-    if not found:
+def _print_losses(accepted: Sequence[AcceptedLoss]) -> None:
+    if not accepted:
         print("nothing was given up")
         return
     rows = [
@@ -171,7 +171,7 @@ def _print_losses(found: Sequence[AcceptedLoss]) -> None:
             _said(loss.statements),
             ", ".join(loss.digests) or None,
         ]
-        for loss in found
+        for loss in accepted
     ]
     print_table(["topic", "partition", "offsets", "when", "who", "replicas", "digests"], rows)
 

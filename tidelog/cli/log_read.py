@@ -53,16 +53,16 @@ class Range:
         low, high = (begin if self.begin is None else self.begin), (end if self.end is None else self.end)
         return range(max(low, begin), min(high, end))
 
-    def show(self, one: LearnedEntry, objects: Objects) -> None:
+    def show(self, learned: LearnedEntry, objects: Objects) -> None:
         """Prints an entry and the contents of its payload."""
-        entry = one.entry
+        entry = learned.entry
         if entry.payload_bytes < 0:
             self._unreadable.append(entry.position)
         if self.as_json:
-            print(json.dumps(_as_json(one, objects), ensure_ascii=False))
+            print(json.dumps(_as_json(learned, objects), ensure_ascii=False))
             return
         word = "void" if entry.is_void else ("" if entry.payload_bytes >= 0 else "UNREADABLE")
-        content = " ".join(json.dumps(found, ensure_ascii=False) for found in objects)
+        content = " ".join(json.dumps(item, ensure_ascii=False) for item in objects)
         shown = content if len(content) <= SHOWN_MAX else content[:SHOWN_MAX] + "..."
         print(f"{entry.position:>8} {entry.kind:<8} {word}{shown}".rstrip())
 
@@ -107,16 +107,16 @@ def read(
         raise UsageError("say either --path, for a stopped replica, or --servers, for those that run")
     if begin is not None and end is not None and end < begin:
         raise UsageError(f"--to {end} is before --from {begin}")
-    asked = Range(begin, None if end is None else end + 1, as_json)
+    requested = Range(begin, None if end is None else end + 1, as_json)
     if path is not None:
-        _read_stopped(path, asked)
+        _read_stopped(path, requested)
     else:
-        asyncio.run(_read_running(parse_servers(servers), secret_file, asked))
-    asked.finish()
+        asyncio.run(_read_running(parse_servers(servers), secret_file, requested))
+    requested.finish()
 
 
-def _as_json(one: LearnedEntry, objects: Objects) -> dict[str, Any]:
-    entry = one.entry
+def _as_json(learned: LearnedEntry, objects: Objects) -> dict[str, Any]:
+    entry = learned.entry
     document: dict[str, Any] = {
         "position": entry.position,
         "kind": entry.kind,
@@ -132,25 +132,25 @@ def _as_json(one: LearnedEntry, objects: Objects) -> dict[str, Any]:
 # -- a stopped replica -------------------------------------------------------------------------------------------------
 
 
-def _read_stopped(path: str, asked: Range) -> None:
+def _read_stopped(path: str, requested: Range) -> None:
     with containing(path) as logs:
         log = next((log for log in logs if log.has_slots), None)
         if log is None:
             raise CommandError(f"{path} is no replica of a Paxos log; `tidelog log dump {path}` shows what is there")
-        for one in _learned(log, asked):
-            objects = [] if one.payload is None else payload_objects(log, one.entry.kind, one.payload)
-            asked.show(one, objects)
+        for learned in _learned(log, requested):
+            objects = [] if learned.payload is None else payload_objects(log, learned.entry.kind, learned.payload)
+            requested.show(learned, objects)
 
 
-def _learned(log: StoredLog, asked: Range) -> Iterator[LearnedEntry]:
+def _learned(log: StoredLog, requested: Range) -> Iterator[LearnedEntry]:
     store, stored = SlotStore.look(log.files, log.directory, log.identity)
     try:
         if stored.is_amnesiac:
-            asked.lacking.append(f"this replica has lost entries: {stored.report.findings[-1]}")
+            requested.lacking.append(f"this replica has lost entries: {stored.report.findings[-1]}")
         slots = stored_log(stored, Metadata(""))
         view = LogView(slots.floor, {slot.position: slot for slot in slots.slots})
         view.extend(slots.floor)
-        for position in asked.within(view.begin, view.end):
+        for position in requested.within(view.begin, view.end):
             digest = view.slot(position).value.digest
             payload = _payload(store, position, digest) if digest else None
             yield LearnedEntry(view.entry(position, payload), payload)
@@ -177,15 +177,15 @@ def _tell_open(count: int, end: int) -> None:
 # -- replicas that run -------------------------------------------------------------------------------------------------
 
 
-async def _read_running(servers: Sequence[Address], secret_file: str | None, asked: Range) -> None:
+async def _read_running(servers: Sequence[Address], secret_file: str | None, requested: Range) -> None:
     client = make_client(servers, secret_file)
     try:
-        await _read_from(client, servers, asked)
+        await _read_from(client, servers, requested)
     finally:
         await client.close()
 
 
-async def _read_from(client: LogClient, servers: Sequence[Address], asked: Range) -> None:
+async def _read_from(client: LogClient, servers: Sequence[Address], requested: Range) -> None:
     extents = await client.extents()
     if not extents:
         refused = f"; a server refuses this program: {client.refusal}" if client.refusal else ""
@@ -194,10 +194,12 @@ async def _read_from(client: LogClient, servers: Sequence[Address], asked: Range
         silent = counted(len(servers) - len(extents), "server")
         print(f"notice: {silent} did not answer; the log may go on behind what is shown", file=sys.stderr)
     best = sorted(extents, key=lambda server: -extents[server].end)
-    wanted = asked.within(extents[best[0]].begin, extents[best[0]].end)
-    following = wanted.start
-    async for one in client.read(best, wanted.start, wanted.stop):
-        asked.show(one, entry_objects(one.entry.kind, one.payload) if one.payload else [])
-        following = one.entry.position + 1
-    if following < wanted.stop:  # the log was truncated meanwhile, or its servers have stopped
-        asked.lacking.append(f"positions {following} to {wanted.stop - 1} are not to be had from any server any more")
+    positions = requested.within(extents[best[0]].begin, extents[best[0]].end)
+    following = positions.start
+    async for learned in client.read(best, positions.start, positions.stop):
+        requested.show(learned, entry_objects(learned.entry.kind, learned.payload) if learned.payload else [])
+        following = learned.entry.position + 1
+    if following < positions.stop:  # the log was truncated meanwhile, or its servers have stopped
+        requested.lacking.append(
+            f"positions {following} to {positions.stop - 1} are not to be had from any server any more"
+        )

@@ -77,13 +77,13 @@ def _refuse_known(servers: Sequence[Address], secret_file: str | None) -> int:
     """Returns the number of servers that did not respond. Raises `CommandError` if a responding one already has
     a log."""
     described = asyncio.run(_describe(servers, secret_file))
-    for (host, port), one in zip(servers, described, strict=True):
-        if one is not None and one.cluster_id:
+    for (host, port), quorum in zip(servers, described, strict=True):
+        if quorum is not None and quorum.cluster_id:
             raise CommandError(
-                f"the replica at {host}:{port} is of log {one.cluster_id}, which is not to be begun again. To bring "
+                f"the replica at {host}:{port} is of log {quorum.cluster_id}, which is not to be begun again. To bring "
                 "back a replica that lost its disk, run `tidelog log replica` on an empty directory without `init`"
             )
-    return sum(one is None for one in described)
+    return sum(quorum is None for quorum in described)
 
 
 async def _describe(servers: Sequence[Address], secret_file: str | None) -> list[QuorumDescribed | None]:
@@ -153,16 +153,16 @@ def parse_servers(text: str | None) -> list[Address]:
     """Parses `--servers`. Raises `UsageError`."""
     if text is None:
         raise UsageError("--servers is missing; name all replicas of the log, as in --servers a:5050,b:5050,c:5050")
-    found = []
+    addresses = []
     for word in text.split(","):
         try:
             address = split_address(word.strip())
         except ValueError as error:
             raise UsageError(f"--servers {word.strip()!r}: {error}") from None
-        if address[1] == 0 or address in found:
+        if address[1] == 0 or address in addresses:
             raise UsageError(f"--servers {word.strip()!r}: each server has an address, and a port, of its own")
-        found.append(address)
-    return found
+        addresses.append(address)
+    return addresses
 
 
 def _check_quorum(quorum: int | None, servers: int) -> None:
@@ -182,9 +182,9 @@ def _position(path: str, servers: Sequence[Address], listen: str | None) -> int:
         if address not in servers:
             raise UsageError(f"--listen {listen} is none of --servers")
         return servers.index(address) + 1
-    known: int = imported("tidelog.standalone.process").node_id_of(path) if Path(path).is_dir() else 0
-    if known > len(servers):
-        raise UsageError(f"{path} belongs to server {known}, and --servers names only {len(servers)}")
-    if not known and len(servers) > 1:
+    node_id: int = imported("tidelog.standalone.process").node_id_of(path) if Path(path).is_dir() else 0
+    if node_id > len(servers):
+        raise UsageError(f"{path} belongs to server {node_id}, and --servers names only {len(servers)}")
+    if not node_id and len(servers) > 1:
         raise UsageError("--listen is missing; say which of --servers this replica is")
-    return known or 1
+    return node_id or 1

@@ -41,7 +41,7 @@ def explained(dumped: Dumped) -> Dumped:
         elif "floor" in fields:
             floor = decode_floor(bytes.fromhex(str(fields.pop("floor"))))
             fields |= {"epoch": floor.epoch, "next_offset": floor.next_offset}
-            fields["voters"] = [f"{one['voter_id']}@node-{one['node_id']}" for one in _voters(floor.voters)]
+            fields["voters"] = [f"{voter['voter_id']}@node-{voter['node_id']}" for voter in _voters(floor.voters)]
     except (ValueError, msgspec.DecodeError):
         return dumped
     return dumped._replace(fields=fields)

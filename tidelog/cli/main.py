@@ -151,9 +151,9 @@ def build(words: Sequence[str]) -> typer.Typer:
     )
     app.callback()(_options)
     first = words[2:] if words[:1] == [LOGIN_OPTION] else words
-    wanted = COMMANDS if COMPLETION_VARIABLE in os.environ else first[:1]
+    to_import = COMMANDS if COMPLETION_VARIABLE in os.environ else first[:1]
     for name, command in COMMANDS.items():
-        if name in wanted:
+        if name in to_import:
             _add(app, name, command)
         else:
             app.command(name, help=command.summary)(_not_imported)

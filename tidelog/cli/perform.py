@@ -61,21 +61,21 @@ class Performer:
 
     # -- topics --------------------------------------------------------------------------------------------------
 
-    async def _create_topic(self, asked: CreateTopic) -> None:
+    async def _create_topic(self, statement: CreateTopic) -> None:
         placement = await self._admin.create_topic(
-            asked.name,
-            partitions=asked.partitions,
-            replication_factor=asked.replicas,
-            configs={} if asked.protocol is None else {"commit.protocol": asked.protocol},
+            statement.name,
+            partitions=statement.partitions,
+            replication_factor=statement.replicas,
+            configs={} if statement.protocol is None else {"commit.protocol": statement.protocol},
         )
-        text = f"created topic {asked.name}: {shape_of(placement)}"
+        text = f"created topic {statement.name}: {shape_of(placement)}"
         say(msgspec.to_builtins(placement), text, as_json=self._as_json)
 
-    async def _show(self, asked: Show) -> None:
-        if asked.what is Shown.TOPICS:
+    async def _show(self, statement: Show) -> None:
+        if statement.what is Shown.TOPICS:
             topics = [topic for topic in await self._admin.describe_topics() if not topic.is_internal]
             show(topics, print_topics, as_json=self._as_json)
-        elif asked.what is Shown.BROKERS:
+        elif statement.what is Shown.BROKERS:
             show(await self._admin.list_brokers(), print_brokers, as_json=self._as_json)
         else:
             show(await self._admin.list_groups(), print_groups, as_json=self._as_json)
@@ -107,11 +107,11 @@ class Performer:
             )
 
     async def _remove(self, node_ids: Sequence[int]) -> None:
-        known = [broker.broker_id for broker in await self._admin.list_brokers()]
+        members = [broker.broker_id for broker in await self._admin.list_brokers()]
         for node_id in node_ids:
-            if node_id not in known:
-                raise NotFound(f"the cluster has no {_named([node_id])}; it has {_named(known)}")
-        if len(node_ids) < len(known):
+            if node_id not in members:
+                raise NotFound(f"the cluster has no {_named([node_id])}; it has {_named(members)}")
+        if len(node_ids) < len(members):
             await move(self._admin, leaving=node_ids, throttle_bytes_per_s=self._throttle)
         for node_id in node_ids:
             await self._admin.remove_broker(node_id)
@@ -156,10 +156,10 @@ def how_to_found(node_ids: Sequence[int]) -> str:
 
 def _explain(absent: Sequence[int], brokers: Sequence[BrokerDescription]) -> None:
     """Prints how to start the absent brokers, which only their machines can do."""
-    known = {broker.broker_id: broker for broker in brokers}
+    by_id = {broker.broker_id: broker for broker in brokers}
     address = next(broker.address for broker in brokers if not broker.is_fenced)
     for node_id in absent:
-        if node_id in known:
+        if node_id in by_id:
             _say(f"broker-{node_id} belongs to the cluster but is not heard of; start it again where its data is")
         else:
             _say(

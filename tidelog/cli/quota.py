@@ -100,11 +100,11 @@ def remove(
 
     async def take_back(admin: AdminClient) -> list[str]:
         """Removes the rates, and returns their keys."""
-        known = next((quota.rates for quota in await admin.list_quotas() if quota.entity == entity), {})
-        gone = keys or list(known)
+        rates = next((quota.rates for quota in await admin.list_quotas() if quota.entity == entity), {})
+        gone = keys or list(rates)
         if gone:
             await admin.alter_quotas({entity: dict.fromkeys(gone)})
-        return [key for key in gone if key in known]
+        return [key for key in gone if key in rates]
 
     gone = ask(bootstrap, take_back)
     name = one_line(str(entity))

@@ -85,14 +85,14 @@ def _show_plan(bootstrap: str, without: Sequence[int], *, as_json: bool) -> None
 def _plan(brokers: Sequence[BrokerDescription], topics: Sequence[TopicDescription], without: Sequence[int]) -> Plan:
     """Returns the plan of the rebalance. Raises `NotFound` if a broker in `without` does not exist, else as
     `plan_rebalance`."""
-    known = [broker.broker_id for broker in brokers]
+    node_ids = [broker.broker_id for broker in brokers]
     for node_id in without:
-        if node_id not in known:
-            raise NotFound(f"there is no broker {node_id}; the brokers are {', '.join(map(str, known))}")
+        if node_id not in node_ids:
+            raise NotFound(f"there is no broker {node_id}; the brokers are {', '.join(map(str, node_ids))}")
     current = [
-        Assignment(TopicPartition(topic.topic_name, found.partition_id), found.replicas)
+        Assignment(TopicPartition(topic.topic_name, partition.partition_id), partition.replicas)
         for topic in topics
-        for found in topic.partitions
+        for partition in topic.partitions
     ]
     usable = [UsableBroker(broker.broker_id, broker.rack) for broker in brokers]
     staying = [broker for broker in usable if broker.node_id not in without]

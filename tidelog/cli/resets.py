@@ -18,7 +18,7 @@ _DURATION: Final = re.compile(
 _MILLISECONDS: Final = re.compile(r"\d{1,19}", re.ASCII)
 
 
-class Wanted(NamedTuple):
+class ResetTarget(NamedTuple):
     """The kind of reset, and its argument for the admin client by name."""
 
     to: To
@@ -36,27 +36,27 @@ class ResetOptions:
     by_duration: str | None
     shift_by: int | None
 
-    def parsed(self) -> Wanted:
+    def parsed(self) -> ResetTarget:
         """Returns the parsed option. Raises `UsageError` unless exactly one is given and valid."""
-        wanted = list[Wanted]()
+        targets = list[ResetTarget]()
         if self.to_earliest:
-            wanted.append(Wanted("earliest", {}))
+            targets.append(ResetTarget("earliest", {}))
         if self.to_latest:
-            wanted.append(Wanted("latest", {}))
+            targets.append(ResetTarget("latest", {}))
         if self.to_offset is not None:
-            wanted.append(Wanted("offset", {"offset": self.to_offset}))
+            targets.append(ResetTarget("offset", {"offset": self.to_offset}))
         if self.to_timestamp is not None:
-            wanted.append(Wanted("timestamp", {"timestamp": parse_timestamp(self.to_timestamp)}))
+            targets.append(ResetTarget("timestamp", {"timestamp": parse_timestamp(self.to_timestamp)}))
         if self.by_duration is not None:
-            wanted.append(Wanted("duration", {"duration_ms": parse_duration(self.by_duration)}))
+            targets.append(ResetTarget("duration", {"duration_ms": parse_duration(self.by_duration)}))
         if self.shift_by is not None:
-            wanted.append(Wanted("shift", {"shift_by": self.shift_by}))
-        if len(wanted) != 1:
+            targets.append(ResetTarget("shift", {"shift_by": self.shift_by}))
+        if len(targets) != 1:
             raise UsageError(
                 "say where to, once: --to-earliest, --to-latest, --to-offset N, --to-timestamp T, --by-duration D or "
                 "--shift-by N"
             )
-        return wanted[0]
+        return targets[0]
 
 
 def parse_timestamp(text: str) -> int:

@@ -78,10 +78,10 @@ class Restart:
     async def run(self, *, is_dry: bool) -> list[dict[str, object]]:
         """Restarts all brokers, and returns the command run for each. Raises `CommandError` at the first failure."""
         cluster = await self._admin.describe_cluster()
-        known = {broker.broker_id: broker for broker in cluster.brokers}
+        brokers = {broker.broker_id: broker for broker in cluster.brokers}
         steps: list[dict[str, object]] = []
         for node in restart_order(cluster):
-            line = _filled(self._command, node, known[node].host, known[node].rack or "")
+            line = _filled(self._command, node, brokers[node].host, brokers[node].rack or "")
             if not is_dry:
                 await self._restart(node, line)
             steps.append({"broker_id": node, "command": line})

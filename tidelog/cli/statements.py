@@ -87,9 +87,9 @@ class StatementError(Exception):
 
     def __init__(self, text: str, start: int, end: int, expected: Sequence[str], problem: str = "") -> None:
         self.text, self.start, self.end, self.expected = text, start, end, tuple(expected)
-        found = f"{text[start:end]!r}" if end > start else "the end"
-        wanted = " or ".join([", ".join(expected[:-1]), expected[-1]] if len(expected) > 1 else expected)
-        super().__init__(problem or f"{found} is not expected here; expected {wanted}")
+        unexpected = f"{text[start:end]!r}" if end > start else "the end"
+        alternatives = " or ".join([", ".join(expected[:-1]), expected[-1]] if len(expected) > 1 else expected)
+        super().__init__(problem or f"{unexpected} is not expected here; expected {alternatives}")
 
     @property
     def pointer(self) -> str:
@@ -113,7 +113,7 @@ class _Parser:
 
     def __init__(self, text: str) -> None:
         self._text = " ".join(text.split())
-        self._tokens = [_Token(found[0], found.start(), found.end()) for found in _TOKEN.finditer(self._text)]
+        self._tokens = [_Token(match[0], match.start(), match.end()) for match in _TOKEN.finditer(self._text)]
         self._tokens.append(_Token("", len(self._text), len(self._text)))
         self._at = 0
 
@@ -172,11 +172,11 @@ class _Parser:
 
     def _broker(self) -> int:
         token = self._peek()
-        found = _BROKER.fullmatch(token.text) or _NUMBER.fullmatch(token.text)
-        if found is None:
+        match = _BROKER.fullmatch(token.text) or _NUMBER.fullmatch(token.text)
+        if match is None:
             raise self._wrong(token, ["a broker such as broker-0"])
         self._at += 1
-        return int(found[found.lastindex or 0])
+        return int(match[match.lastindex or 0])
 
     def _name(self) -> str:
         token = self._peek()

@@ -52,7 +52,7 @@ def print_table(head: Sequence[str], rows: Iterable[Sequence[object]], *, number
 
 
 def show(
-    found: T,
+    result: T,
     print_it: Callable[[T], object],
     *,
     as_json: bool,
@@ -60,9 +60,9 @@ def show(
 ) -> None:
     """Prints a result: by `print_it`, or as one JSON document."""
     if as_json:
-        print_json(document(found))
+        print_json(document(result))
     else:
-        print_it(found)
+        print_it(result)
 
 
 def listed(node_ids: Iterable[int]) -> str:

@@ -45,14 +45,14 @@ class Tally:
         """Waits for the outcomes of these records, of `size` bytes in total, and counts them. Raises nothing."""
         for delivery in deliveries:
             try:
-                found = await delivery
+                metadata = await delivery
             except TidelogError as error:
                 self.error = self.error or error
                 self.refused += error.definite
                 self.unknown += not error.definite
             else:
                 self.acknowledged += 1
-                self._extents.setdefault(found.partition, Extent()).add(found.offset)
+                self._extents.setdefault(metadata.partition, Extent()).add(metadata.offset)
         self.bytes += size
 
     def summary(self) -> str:

@@ -142,11 +142,19 @@ def _show(make: Any, *, as_json: bool) -> None:
         made = make()
     except InvalidRequest as error:
         raise CommandError(error.message) from None
-    show(made, _print, as_json=as_json, document=lambda found: [_document(one) for one in found])
+    show(
+        made,
+        _print,
+        as_json=as_json,
+        document=lambda certificates: [_document(certificate) for certificate in certificates],
+    )
 
 
 def _print(made: list[Any]) -> None:
-    rows = [[one.file, one.subject, ", ".join(one.names) or None, f"{one.expires:%Y-%m-%d}"] for one in made]
+    rows = [
+        [certificate.file, certificate.subject, ", ".join(certificate.names) or None, f"{certificate.expires:%Y-%m-%d}"]
+        for certificate in made
+    ]
     print_table(["file", "subject", "names", "good until"], rows)
 
 

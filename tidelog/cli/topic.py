@@ -75,7 +75,8 @@ def create(
         print_json(msgspec.to_builtins(placement))
     elif validate_only:
         print_table(
-            ["partition", "replicas"], [[found.partition_id, listed(found.replicas)] for found in placement.assignments]
+            ["partition", "replicas"],
+            [[assignment.partition_id, listed(assignment.replicas)] for assignment in placement.assignments],
         )
     else:
         print(f"{f'created topic {topic}' if is_new else f'topic {topic} exists already'}: {shape_of(placement)}")
@@ -94,8 +95,8 @@ def list_topics(
       tidelog topic list
       tidelog topic list --json --bootstrap http://127.0.0.1:8083
     """
-    found = ask(bootstrap, AdminClient.describe_topics)
-    topics = [topic for topic in found if with_internal or not topic.is_internal]
+    all_topics = ask(bootstrap, AdminClient.describe_topics)
+    topics = [topic for topic in all_topics if with_internal or not topic.is_internal]
     show(sorted(topics, key=lambda topic: topic.topic_name), print_topics, as_json=as_json)
 
 
@@ -205,10 +206,11 @@ async def _describe(admin: AdminClient, name: str) -> _Description:
 def _document(described: _Description) -> dict[str, Any]:
     """Returns the topic in the form of REST v3, with its partitions, their offsets, and its settings."""
     document: dict[str, Any] = msgspec.to_builtins(described.topic)
-    for partition, found in zip(document["partitions"], described.offsets.values(), strict=True):
-        partition |= {"earliest_offset": found.log_start_offset, "latest_offset": found.high_watermark}
+    for partition, offsets in zip(document["partitions"], described.offsets.values(), strict=True):
+        partition |= {"earliest_offset": offsets.log_start_offset, "latest_offset": offsets.high_watermark}
     assignments = [
-        {"partition_id": found.partition_id, "replicas": found.replicas} for found in described.topic.partitions
+        {"partition_id": partition.partition_id, "replicas": partition.replicas}
+        for partition in described.topic.partitions
     ]
     return {**document, "assignments": assignments, "configs": msgspec.to_builtins(described.configs)}
 
@@ -225,10 +227,10 @@ def _print_description(described: _Description, *, with_configs: bool) -> None:
             listed(partition.replicas),
             listed(partition.isr),
             _voters(partition.voters) if is_quorum else listed(partition.elr) or None,
-            found.log_start_offset,
-            found.high_watermark,
+            offsets.log_start_offset,
+            offsets.high_watermark,
         ]
-        for partition, found in zip(topic.partitions, described.offsets.values(), strict=True)
+        for partition, offsets in zip(topic.partitions, described.offsets.values(), strict=True)
     ]
     kinds = ["voting", "voter ids"] if is_quorum else ["isr", "elr"]
     print_table(["partition", "leader", "epoch", "replicas", *kinds, "earliest", "latest"], rows)
