@@ -96,8 +96,8 @@ def _drawn(partitions: int) -> Iterator[int]:
         yield from rng.sample(range(partitions), partitions)
 
 
-def _count(found: dict[int, Done]) -> int:
-    return sum(len(done.times) for done in found.values())
+def _count(by_partition: dict[int, Done]) -> int:
+    return sum(len(done.times) for done in by_partition.values())
 
 
 async def _fail_over(
@@ -119,15 +119,15 @@ async def _fail_over(
     begin_s = time.monotonic()
     await asyncio.to_thread(cluster.stop if graceful else cluster.kill, leader)
     await asyncio.sleep(DOWN_S)
-    for found, stalls_ms in zip(done, (stalls.produce_ms, stalls.consume_ms), strict=True):
-        stalls_ms.append(1000 * found.stall_touching_s((begin_s, math.inf)))
+    for clock, stalls_ms in zip(done, (stalls.produce_ms, stalls.consume_ms), strict=True):
+        stalls_ms.append(1000 * clock.stall_touching_s((begin_s, math.inf)))
     await asyncio.to_thread(cluster.restart, leader)
 
 
 async def _until_in_sync(admin: AdminClient) -> None:
     async with asyncio.timeout(IN_SYNC_S_MAX):
         while True:
-            if all(len(found.isr) == REPLICAS for found in (await admin.describe_topic(TOPIC)).partitions):
+            if all(len(partition.isr) == REPLICAS for partition in (await admin.describe_topic(TOPIC)).partitions):
                 return
             await asyncio.sleep(0.05)
 
@@ -144,18 +144,18 @@ async def _consume(to: Connection, read: dict[int, Done]) -> None:
     async with Consumer(**to, auto_offset_reset="earliest") as consumer:
         consumer.assign([TopicPartition(TOPIC, partition) for partition in range(len(read))])
         while True:
-            for found, records in (await consumer.getmany(timeout_ms=1_000)).items():
+            for partition, records in (await consumer.getmany(timeout_ms=1_000)).items():
                 now_s = time.monotonic()
-                read[found.partition].times += [(now_s, now_s)] * len(records)
+                read[partition.partition].times += [(now_s, now_s)] * len(records)
 
 
 def _figures(stalls: _Stalls, acknowledged: dict[int, Done], read: dict[int, Done]) -> dict[str, float]:
     figures: dict[str, float] = {}
-    for name, found in (("produce", stalls.produce_ms), ("consume", stalls.consume_ms)):
-        figures[f"{name}_stall_median_ms"] = statistics.median(found)
-        figures[f"{name}_stall_p99_ms"] = sorted(found)[math.ceil(0.99 * len(found)) - 1]
-        figures[f"{name}_stall_worst_ms"] = max(found)
-        of_controllers = [one for one, is_it in zip(found, stalls.was_controller, strict=True) if is_it]
+    for name, stalls_ms in (("produce", stalls.produce_ms), ("consume", stalls.consume_ms)):
+        figures[f"{name}_stall_median_ms"] = statistics.median(stalls_ms)
+        figures[f"{name}_stall_p99_ms"] = sorted(stalls_ms)[math.ceil(0.99 * len(stalls_ms)) - 1]
+        figures[f"{name}_stall_worst_ms"] = max(stalls_ms)
+        of_controllers = [stall_ms for stall_ms, is_it in zip(stalls_ms, stalls.was_controller, strict=True) if is_it]
         if of_controllers:
             figures[f"{name}_stall_of_controller_median_ms"] = statistics.median(of_controllers)
             figures[f"{name}_stall_of_controller_worst_ms"] = max(of_controllers)

@@ -34,12 +34,12 @@ async def measure_growth(options: PartitionsOptions, steps: Steps) -> dict[str, 
     counts, figures = counts_of(options.latency_at), dict[str, float]()
     async with cluster_for(options, counts[-1]) as (cluster, to), admin_of(to) as admin:
         await create(admin, options, MEASURED, 1)
-        for there, wanted in pairwise([1, *counts]):
-            topics = dict(pieces(f"to-{wanted}", wanted - there, options.topic_partitions))
+        for there, total in pairwise([1, *counts]):
+            topics = dict(pieces(f"to-{total}", total - there, options.topic_partitions))
             for topic, count in topics.items():
                 await create(admin, options, topic, count)
             await until_open(admin, topics)
-            figures |= await _at(cluster, to, options, f"at_{wanted}")
+            figures |= await _at(cluster, to, options, f"at_{total}")
             steps.did_one()
     p50 = [figures[f"at_{count}_ack_p50_ms"] for count in counts]
     return figures | {"ack_p50_last_to_first": p50[-1] / p50[0]}

@@ -99,11 +99,11 @@ class _Bench:
 
 async def _apart_ms(times: int, *asks: Callable[[int], Awaitable[float]]) -> float:
     """Returns the difference between the medians of two kinds of requests, sent alternately, in milliseconds."""
-    found: tuple[list[float], ...] = tuple([] for _ in asks)
+    samples: tuple[list[float], ...] = tuple([] for _ in asks)
     for number in range(times):
-        for seconds, ask in zip(found, asks, strict=True):
+        for seconds, ask in zip(samples, asks, strict=True):
             seconds.append(await ask(number))
-    first, second = map(median, found)
+    first, second = map(median, samples)
     return 1000 * abs(first - second)
 
 

@@ -182,8 +182,8 @@ def figures_of(instances: int, measured: _Measured) -> dict[str, float]:
         "brokers_after_mb": after / 1e6,
         "created_per_s": instances / statistics.median(measured.create_s),
         "deleted_per_s": instances / statistics.median(measured.delete_s),
-        **percentiles_ms([one for those in measured.without_s for one in those], "without_ack_"),
-        **percentiles_ms([one for those in measured.with_s for one in those], "with_ack_"),
+        **percentiles_ms([wait_s for waits_s in measured.without_s for wait_s in waits_s], "without_ack_"),
+        **percentiles_ms([wait_s for waits_s in measured.with_s for wait_s in waits_s], "with_ack_"),
         "p99_ratio_median": statistics.median(ratios),
         "p99_ratio_worst": max(ratios),
     }

@@ -38,12 +38,12 @@ from tidelog.model.ids import TopicPartition
 from tidelog.producer import Producer
 from tidelog.testing import LocalCluster
 
-OTHER: Final = "other"
+WRITER_TOPIC: Final = "other"
 WRITE_EVERY_S: Final = 0.01
 CALM_S: Final = 2.0
 SETTLE_S: Final = 1.0
 LOOK_S: Final = 0.02
-ASKED_AT_ONCE: Final = 1_000
+OFFSETS_AT_ONCE: Final = 1_000
 OPEN_S_MAX: Final = 600.0
 READ_S_MAX: Final = 600.0
 STEPS: Final = 6
@@ -58,9 +58,9 @@ def steps_of(options: PartitionsOptions) -> int:
 async def measure_many(options: PartitionsOptions, steps: Steps) -> dict[str, float]:
     """Runs this part of the workload on brokers started for it, and returns its figures."""
     topics = dict(pieces("many", options.partitions, options.topic_partitions))
-    everything = [one for topic, count in topics.items() for one in partitions_of(topic, count)]
+    everything = [partition for topic, count in topics.items() for partition in partitions_of(topic, count)]
     async with cluster_for(options, options.partitions) as (cluster, to), admin_of(to) as admin:
-        await create(admin, options, OTHER, 1)
+        await create(admin, options, WRITER_TOPIC, 1)
         figures = {"idle_before_percent": await _idle_percent(cluster, options)}
         figures |= await _made(cluster, to, admin, options, topics, steps)
         figures["idle_empty_percent"] = await _idle_percent(cluster, options)
@@ -92,8 +92,8 @@ async def _made(
     steps: Steps,
 ) -> dict[str, float]:
     """Creates the topics beside a client that writes; returns the figures of both."""
-    leader = cluster.broker((await admin.describe_topic(OTHER)).partitions[0].leader)
-    async with probing(at(to, leader.url), writes_to(OTHER, options.value_bytes, WRITE_EVERY_S)) as writer:
+    leader = cluster.broker((await admin.describe_topic(WRITER_TOPIC)).partitions[0].leader)
+    async with probing(at(to, leader.url), writes_to(WRITER_TOPIC, options.value_bytes, WRITE_EVERY_S)) as writer:
         calm_s = time.monotonic()
         await asyncio.sleep(CALM_S)
         before, begin_s = resident_bytes_of(cluster), time.monotonic()
@@ -118,21 +118,23 @@ async def _made(
 
 def writer_figures(writer: Probe, calm: tuple[float, float], making: tuple[float, float]) -> dict[str, float]:
     """Returns the writer's waiting times in the `calm` and the `making` span, and how often it was refused in both."""
-    found: dict[str, float] = {}
+    figures: dict[str, float] = {}
     for name, span in (("writer_calm_", calm), ("writer_", making)):
         waits = writer.between(*span)
         if waits:
-            found |= percentiles_ms(waits, name) | {f"{name}worst_ms": 1000 * max(waits)}
-    return found | {"writer_refused": writer.refused_between(calm[0], making[1])}
+            figures |= percentiles_ms(waits, name) | {f"{name}worst_ms": 1000 * max(waits)}
+    return figures | {"writer_refused": writer.refused_between(calm[0], making[1])}
 
 
 async def until_open(admin: AdminClient, topics: dict[str, int]) -> None:
     """Waits until ListOffsets answers for all partitions. Raises `TimeoutError` after `OPEN_S_MAX` seconds."""
-    left = [one for topic, count in topics.items() for one in partitions_of(topic, count)]
+    left = [partition for topic, count in topics.items() for partition in partitions_of(topic, count)]
     async with asyncio.timeout(OPEN_S_MAX):
         while left:
-            some = await admin.list_offsets(left[:ASKED_AT_ONCE])
-            left = [one for one, found in some.items() if found.error is not None] + left[ASKED_AT_ONCE:]
+            some = await admin.list_offsets(left[:OFFSETS_AT_ONCE])
+            left = [partition for partition, offsets in some.items() if offsets.error is not None] + left[
+                OFFSETS_AT_ONCE:
+            ]
             await asyncio.sleep(LOOK_S)
 
 
@@ -159,8 +161,8 @@ async def _read_after_a_kill(
     steps.did_one()
     async with Consumer(**to, auto_offset_reset="earliest") as consumer:
         consumer.assign(everything)
-        found = await consumer.getmany(timeout_ms=1000 * READ_S_MAX, max_records=1)
-        first_s, read = time.monotonic(), set(found)
+        batches = await consumer.getmany(timeout_ms=1000 * READ_S_MAX, max_records=1)
+        first_s, read = time.monotonic(), set(batches)
         async with asyncio.timeout(READ_S_MAX):
             while len(read) < len(everything):
                 read |= (await consumer.getmany(timeout_ms=1_000)).keys()

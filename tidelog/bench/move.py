@@ -118,7 +118,7 @@ async def _measured(
     await admin.elect_preferred_leaders()
     await asyncio.sleep(options.calm_s)
     after = await admin.describe_topic(TOPIC)
-    replicas = sum(len(found.replicas) for found in before.partitions)
+    replicas = sum(len(partition.replicas) for partition in before.partitions)
     return {
         "replicas_reassigned": reassigned(before, after),
         "replicas_reassigned_least": replicas // (options.brokers + 1),
@@ -144,9 +144,9 @@ async def _watch(to: Connection, admin: AdminClient, progress: Progress) -> list
         while left := len(await admin.list_reassignments()):
             total = max(total, left)
             progress(total - left, total)
-            asked_s = time.monotonic()
+            sent_s = time.monotonic()
             received = (await read_counters(**to)).get(RECEIVED, 0.0)
-            samples.append(Sample((asked_s + time.monotonic()) / 2, received))
+            samples.append(Sample((sent_s + time.monotonic()) / 2, received))
             await asyncio.sleep(SAMPLE_EVERY_S)
     return samples
 
@@ -218,8 +218,8 @@ async def _verified(to: Connection, written: _Written) -> dict[str, float]:
         consumer.assign([TopicPartition(TOPIC, partition) for partition in range(len(written.numbers))])
         async with asyncio.timeout(READ_S_MAX):
             while read < acknowledged:
-                for found, records in (await consumer.getmany(timeout_ms=1_000)).items():
-                    numbers = written.numbers[found.partition]
+                for partition, records in (await consumer.getmany(timeout_ms=1_000)).items():
+                    numbers = written.numbers[partition.partition]
                     read += len(records)
                     different += sum(
                         int((record.value or b"0")[:20]) != numbers.get(record.offset) for record in records

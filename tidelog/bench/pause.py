@@ -128,8 +128,8 @@ class _Run:
 async def measure_pause(options: PauseOptions, progress: Progress) -> Result:
     """Runs the workload `pause` on a cluster started for it."""
     async with secured_cluster(options.security, len(BROKERS)) as (cluster, to):
-        found = await measure_hits(to, partial(_asleep, cluster), options, progress)
-    return Result("pause", asdict(options), found)
+        measured = await measure_hits(to, partial(_asleep, cluster), options, progress)
+    return Result("pause", asdict(options), measured)
 
 
 @contextmanager
@@ -221,7 +221,7 @@ async def write_steadily(
     to: Connection,
     topic: str,
     value_bytes: int,
-    found: dict[int, Done],
+    done: dict[int, Done],
     over: asyncio.Event,
     *,
     every_s: float = SEND_EVERY_S,
@@ -232,19 +232,19 @@ async def write_steadily(
     async with Producer(**to, linger_ms=0) as producer, asyncio.TaskGroup() as tasks:
         number = 0
         while not over.is_set():
-            sent_s, partition = time.monotonic(), number % len(found)
+            sent_s, partition = time.monotonic(), number % len(done)
             delivery = await producer.send(topic, values[number % len(values)], partition=partition)
-            tasks.create_task(_acknowledge(delivery, sent_s, found[partition]))
+            tasks.create_task(_acknowledge(delivery, sent_s, done[partition]))
             number += 1
-            await asyncio.sleep(every_s / len(found))
+            await asyncio.sleep(every_s / len(done))
 
 
-async def _acknowledge(delivery: Delivery, sent_s: float, found: Done) -> None:
+async def _acknowledge(delivery: Delivery, sent_s: float, done: Done) -> None:
     await delivery
-    found.times.append((sent_s, time.monotonic()))
+    done.times.append((sent_s, time.monotonic()))
 
 
-async def _commit_steadily(to: Connection, found: Done) -> None:
+async def _commit_steadily(to: Connection, done: Done) -> None:
     """Reads, and commits offsets every `COMMIT_EVERY_S` seconds, until cancelled."""
     async with Consumer(ISR, **to, group_id=GROUP, enable_auto_commit=False) as consumer:
         while True:
@@ -252,27 +252,27 @@ async def _commit_steadily(to: Connection, found: Done) -> None:
             begun_s = time.monotonic()
             with suppress(TidelogError):  # a member that was expelled rejoins with its next read
                 await consumer.commit()
-                found.times.append((begun_s, time.monotonic()))
+                done.times.append((begun_s, time.monotonic()))
             await asyncio.sleep(COMMIT_EVERY_S)
 
 
 def figures(acknowledged: dict[str, dict[int, Done]], committed: Done, pauses: list[Pause]) -> dict[str, float]:
     """Returns the figures of all pauses together: percentiles of acknowledgement times and stalls, and the median time
     until the ISR shrank."""
-    found: dict[str, float] = {}
+    measured: dict[str, float] = {}
     for name, partitions in acknowledged.items():
         looked = [(partitions[pause.partition], pause) for pause in pauses]
         calm = [seconds for done, pause in looked for seconds in done.seconds(pause.calm)]
         paused = [seconds for done, pause in looked for seconds in done.seconds(pause.paused)]
-        found |= percentiles_ms(calm, f"{name}_calm_ack_") | percentiles_ms(paused, f"{name}_paused_ack_")
-        found[f"{name}_calm_stall_worst_ms"] = 1000 * max(done.stall_within_s(pause.calm) for done, pause in looked)
-        found |= _stalls_ms(f"{name}_paused_stall", [done.stall_touching_s(pause.paused) for done, pause in looked])
-        found[f"{name}_records_acknowledged"] = sum(len(done.times) for done in partitions.values())
-    found |= _stalls_ms("commit_paused_stall", [committed.stall_touching_s(pause.paused) for pause in pauses])
+        measured |= percentiles_ms(calm, f"{name}_calm_ack_") | percentiles_ms(paused, f"{name}_paused_ack_")
+        measured[f"{name}_calm_stall_worst_ms"] = 1000 * max(done.stall_within_s(pause.calm) for done, pause in looked)
+        measured |= _stalls_ms(f"{name}_paused_stall", [done.stall_touching_s(pause.paused) for done, pause in looked])
+        measured[f"{name}_records_acknowledged"] = sum(len(done.times) for done in partitions.values())
+    measured |= _stalls_ms("commit_paused_stall", [committed.stall_touching_s(pause.paused) for pause in pauses])
     shrunk_s = [pause.shrunk_s for pause in pauses if pause.shrunk_s is not None]
     if shrunk_s:
-        found["isr_shrunk_after_ms"] = 1000 * statistics.median(shrunk_s)
-    return found
+        measured["isr_shrunk_after_ms"] = 1000 * statistics.median(shrunk_s)
+    return measured
 
 
 def _stalls_ms(name: str, stalls_s: list[float]) -> dict[str, float]:

@@ -55,20 +55,20 @@ class Probe:
         self._refused_s: list[float] = []
         """Send times of the requests that were not answered with success."""
 
-    def told(self, line: bytes) -> None:
+    def add(self, line: bytes) -> None:
         """Parses an output line of the probing process: time of sending, seconds until the answer, status."""
-        asked_s, seconds, status = map(float, line.split())
-        self._times.append((asked_s, seconds))
+        sent_s, seconds, status = map(float, line.split())
+        self._times.append((sent_s, seconds))
         if not 200 <= status < 300:
-            self._refused_s.append(asked_s)
+            self._refused_s.append(sent_s)
 
     def refused_between(self, begin_s: float, end_s: float) -> int:
         """Returns the number of requests sent from `begin_s` to `end_s` that were refused or not answered."""
-        return sum(begin_s <= asked_s < end_s for asked_s in self._refused_s)
+        return sum(begin_s <= sent_s < end_s for sent_s in self._refused_s)
 
     def between(self, begin_s: float, end_s: float) -> list[float]:
         """Returns the seconds until the answer of each request that was in flight between `begin_s` and `end_s`."""
-        return [seconds for asked_s, seconds in self._times if asked_s < end_s and begin_s <= asked_s + seconds]
+        return [seconds for sent_s, seconds in self._times if sent_s < end_s and begin_s <= sent_s + seconds]
 
 
 @asynccontextmanager
@@ -80,12 +80,12 @@ async def probing(to: Connection, question: Question = HEALTH) -> AsyncIterator[
     )
     assert process.stdout is not None
     probe = Probe()
-    probe.told(await process.stdout.readline())
+    probe.add(await process.stdout.readline())
 
     async def listen() -> None:
         assert process.stdout is not None
         while (line := await process.stdout.readline()).endswith(b"\n"):
-            probe.told(line)
+            probe.add(line)
 
     listening = asyncio.create_task(listen())
     try:
@@ -102,9 +102,9 @@ def main() -> None:
     url = urlsplit(to.pop("bootstrap_servers"))
     connection, login = _connection(url.scheme, url.netloc, Security(**to))
     while True:
-        asked_s = time.monotonic()
+        sent_s = time.monotonic()
         status = _ask(connection, question, login)
-        print(asked_s, time.monotonic() - asked_s, status, flush=True)
+        print(sent_s, time.monotonic() - sent_s, status, flush=True)
         time.sleep(question.every_s)  # a process of its own, without an event loop
 
 

@@ -62,7 +62,7 @@ class Joined:
 
     def __init__(self, session: ClusterSession, options: GroupOptions, changed: Callable[[], None]) -> None:
         self._changed = changed
-        self._member = GroupMember(session, GroupCalls(session, GROUP), options, SystemEntropy(), self._news)
+        self._member = GroupMember(session, GroupCalls(session, GROUP), options, SystemEntropy(), self._on_membership)
         self._member.call_began()
         self.owned: list[TopicPartition] = []
 
@@ -72,7 +72,7 @@ class Joined:
     async def stop(self) -> None:
         await self._member.stop()
 
-    def _news(self) -> None:
+    def _on_membership(self) -> None:
         membership = self._member.membership
         if membership.to_give_up:
             membership.gave_up(membership.to_give_up)
@@ -171,8 +171,8 @@ async def _coordinator(cluster: LocalCluster, admin: AdminClient) -> str:
     """Returns the URL of the broker that coordinates the group, which is created by a reset of its offsets."""
     async with asyncio.timeout(STABLE_S_MAX):
         await admin.reset_group(GROUP, to="earliest", topics={TOPIC: [0]})
-        found = (await admin.describe_group(GROUP)).coordinator_id
-    return cluster.broker(found).url
+        coordinator_id = (await admin.describe_group(GROUP)).coordinator_id
+    return cluster.broker(coordinator_id).url
 
 
 @asynccontextmanager
@@ -241,19 +241,19 @@ async def _until_described(admin: AdminClient, options: RebalanceOptions) -> Non
 
 def figures_of(changes: Changes, probe: Probe) -> dict[str, float]:
     """Returns the figures of all rebalances, median and maximum for each cause."""
-    figures = {f"calm_{name}": found for name, found in _waits_ms(probe, [changes.calm]).items()}
-    for kind, found in (
+    figures = {f"calm_{name}": wait_ms for name, wait_ms in _waits_ms(probe, [changes.calm]).items()}
+    for kind, rebalances in (
         ("join_all", changes.join_all),
         ("join_one", changes.join_one),
         ("leave_one", changes.leave_one),
     ):
-        seconds = [change.end_s - change.begin_s for change in found]
+        seconds = [change.end_s - change.begin_s for change in rebalances]
         figures[f"{kind}_stable_median_s"] = statistics.median(seconds)
         figures[f"{kind}_stable_worst_s"] = max(seconds)
-        figures[f"{kind}_reassigned_worst"] = max(change.reassigned for change in found)
-        figures[f"{kind}_reassigned_least"] = max(change.reassigned_least for change in found)
-        figures[f"{kind}_heartbeats_median"] = statistics.median([change.heartbeats for change in found])
-        waits = _waits_ms(probe, [(change.begin_s, change.end_s) for change in found])
+        figures[f"{kind}_reassigned_worst"] = max(change.reassigned for change in rebalances)
+        figures[f"{kind}_reassigned_least"] = max(change.reassigned_least for change in rebalances)
+        figures[f"{kind}_heartbeats_median"] = statistics.median([change.heartbeats for change in rebalances])
+        waits = _waits_ms(probe, [(change.begin_s, change.end_s) for change in rebalances])
         figures |= {f"{kind}_{name}": value for name, value in waits.items()}
     return figures
 

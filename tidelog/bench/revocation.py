@@ -153,8 +153,8 @@ async def measure_revocation(options: RevocationOptions, progress: Progress) -> 
                     await asyncio.gather(*(bench.revoke_once(kind, number, ended[kind]) for number in numbers))
                     progress(begin * len(KINDS) + len(numbers) * (place + 1), options.times * len(KINDS))
     figures: dict[str, float] = {}
-    for kind, found in ended.items():
-        figures |= found.figures(kind)
+    for kind, delays in ended.items():
+        figures |= delays.figures(kind)
     return Result("revocation", asdict(options), figures)
 
 

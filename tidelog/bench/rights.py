@@ -51,10 +51,10 @@ def _acl(number: int) -> Acl:
 
 def _each_us(call: Callable[[Resource], object], topics: Sequence[Resource], calls: int) -> float:
     def round_us() -> float:
-        asked = cycle(topics)
+        resources = cycle(topics)
         begin_s = time.process_time()
         for _ in range(calls):
-            call(next(asked))
+            call(next(resources))
         return 1e6 * (time.process_time() - begin_s) / calls
 
     return statistics.median(round_us() for _ in range(ROUNDS))

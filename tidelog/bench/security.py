@@ -101,19 +101,19 @@ def figures_of(bursts: Mapping[Level, Bursts]) -> dict[str, float]:
     """Returns the medians over the rounds, and the medians of each round's loss compared with plain text."""
     figures: dict[str, float] = {}
     for level, name in NAMES.items():
-        found, plain = bursts[level], bursts[Level.PLAIN]
+        measured, plain = bursts[level], bursts[Level.PLAIN]
         for size in SIZES:
             label = f"{name}_{size}b"
-            figures[f"{label}_mb_per_s"] = _median(found.posted[size], "mb_per_s")
+            figures[f"{label}_mb_per_s"] = _median(measured.posted[size], "mb_per_s")
             if level is not Level.PLAIN:
-                kept = _ratio(found.posted[size], plain.posted[size], "mb_per_s")
+                kept = _ratio(measured.posted[size], plain.posted[size], "mb_per_s")
                 figures[f"{label}_mb_lost_percent"] = 100 * (1 - kept)
             for cost, said in COSTS.items():
-                figures[f"{label}_{said}"] = _median(found.posted[size], cost)
+                figures[f"{label}_{said}"] = _median(measured.posted[size], cost)
         for percentile in ("p50", "p99"):
-            figures[f"{name}_single_{percentile}_ms"] = _median(found.single, f"ack_{percentile}_ms")
+            figures[f"{name}_single_{percentile}_ms"] = _median(measured.single, f"ack_{percentile}_ms")
         if level is not Level.PLAIN:
-            figures[f"{name}_single_p50_ratio"] = _ratio(found.single, plain.single, "ack_p50_ms")
+            figures[f"{name}_single_p50_ratio"] = _ratio(measured.single, plain.single, "ack_p50_ms")
     return figures
 
 
@@ -123,4 +123,4 @@ def _median(rounds: list[Figures], name: str) -> float:
 
 def _ratio(rounds: list[Figures], plain: list[Figures], name: str) -> float:
     """Returns the median over the rounds of the figure `name` divided by the same figure in plain text."""
-    return statistics.median(one[name] / other[name] for one, other in zip(rounds, plain, strict=True))
+    return statistics.median(figures[name] / reference[name] for figures, reference in zip(rounds, plain, strict=True))

@@ -97,7 +97,7 @@ async def test_a_large_cluster_is_computed() -> None:
 def test_a_probe_counts_what_was_under_way() -> None:
     probe = Probe()
     for line in (b"1.0 0.5 200\n", b"2.0 0.5 200\n", b"3.0 0.5 503\n"):
-        probe.told(line)
+        probe.add(line)
     assert probe.between(1.4, 2.0) == [0.5]
     assert probe.between(2.2, 3.1) == [0.5, 0.5]
     assert probe.between(1.6, 1.9) == []
@@ -106,8 +106,8 @@ def test_a_probe_counts_what_was_under_way() -> None:
 
 def test_rebalances_show_their_median_and_their_worst() -> None:
     changes, probe = Changes(calm=(0, 1)), Probe()
-    probe.told(b"0.5 0.001 200")
-    probe.told(b"10 0.009 200")
+    probe.add(b"0.5 0.001 200")
+    probe.add(b"10 0.009 200")
     changes.join_all = [Change(9, 9.5, 40, 40, 12)]
     changes.join_one = [Change(10, 11, 5, 5, 7), Change(20, 23, 9, 5, 9), Change(30, 31, 5, 5, 7)]
     changes.leave_one = [Change(40, 41, 6, 6, 6)]
@@ -147,7 +147,7 @@ def test_a_part_that_is_not_wanted_has_no_steps() -> None:
 def test_a_writer_beside_new_partitions_is_told_of_apart() -> None:
     writer = Probe()
     for line in (b"1.0 0.002 200", b"2.0 0.004 200", b"2.9 0.2 200", b"3.0 0.3 503", b"9.0 7.0 200"):
-        writer.told(line)
+        writer.add(line)
     found = writer_figures(writer, (0.0, 2.5), (2.5, 5.0))
     assert [found["writer_calm_worst_ms"], found["writer_worst_ms"]] == pytest.approx([4, 300])
     assert [found["writer_calm_p50_ms"], found["writer_p50_ms"]] == pytest.approx([2, 200])
