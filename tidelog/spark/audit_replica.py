@@ -80,7 +80,7 @@ class ReplicaReport:
     @property
     def passed(self) -> list[int]:
         """The offsets at which reading resumed after unreadable ranges."""
-        return [one.end_offset for one in self.unread] + [lost.end for lost in self.lost]
+        return [damage.end_offset for damage in self.unread] + [lost.end for lost in self.lost]
 
     def note(self, kind: str, offset: int, what: str) -> None:
         """Adds an anomaly."""
@@ -93,9 +93,9 @@ def verify(
     cluster: Cluster, task: ReplicaTask, offset: int, to: int, *, names_batches: bool = False
 ) -> ReplicaVerification:
     """Returns the broker's own check of the range, or of its first part, up to `next_offset`."""
-    one = task.range
+    offset_range = task.range
     target = (
-        f"/v3/clusters/{task.cluster_id}/topics/{quote(one.topic, safe='')}/partitions/{one.partition}"
+        f"/v3/clusters/{task.cluster_id}/topics/{quote(offset_range.topic, safe='')}/partitions/{offset_range.partition}"
         f"/replicas/{task.broker}/verification?offset={offset}&to={to}&batches={str(names_batches).lower()}"
     )
     return decode_answer(_VERIFICATION, cluster.call("GET", target))
@@ -116,13 +116,13 @@ def audit_replica(cluster: Cluster, task: ReplicaTask) -> ReplicaReport:
 
 
 def _find_damaged(cluster: Cluster, task: ReplicaTask) -> list[DamagedOffsets]:
-    found: list[DamagedOffsets] = []
+    damaged: list[DamagedOffsets] = []
     offset = task.range.start
     while offset < task.range.end:
         answer = verify(cluster, task, offset, task.range.end)
-        found += [one for one in answer.damaged if one not in found]
+        damaged += [damage for damage in answer.damaged if damage not in damaged]
         offset = max(answer.next_offset, offset + 1)
-    return found
+    return damaged
 
 
 def _pieces(cluster: Cluster, task: ReplicaTask, report: ReplicaReport) -> Iterator[memoryview]:
@@ -137,7 +137,7 @@ def _pieces(cluster: Cluster, task: ReplicaTask, report: ReplicaReport) -> Itera
             return
         except DamagedBatch:
             answer = verify(cluster, task, position, task.range.end)
-            lost = [one for one in answer.damaged if one.end_offset > position]
+            lost = [damage for damage in answer.damaged if damage.end_offset > position]
             if not lost:
                 continue  # repaired this moment
             report.unread.append(lost[0])
@@ -171,8 +171,10 @@ class _Reader:
     def take(self, piece: memoryview) -> None:
         """Checks whole batches, which must come in order. Raises `InvalidBatch` for a wrong checksum or invalid
         records."""
-        one = self._task.range
-        self._report.records += decode_to_arrow(piece, one.topic, one.partition, columns=["offset"]).num_rows
+        offset_range = self._task.range
+        self._report.records += decode_to_arrow(
+            piece, offset_range.topic, offset_range.partition, columns=["offset"]
+        ).num_rows
         self._report.bytes += len(piece)
         for batch in iter_batches(piece):
             self._add_to_window(batch.header.base_offset, batch.data)
@@ -208,19 +210,21 @@ class _Reader:
         producer_id, epoch, sequence = header.producer_id, header.producer_epoch, header.base_sequence
         if producer_id < 0:
             return
-        known = self._producers.get(producer_id)
+        expected = self._producers.get(producer_id)
         after = (sequence + header.record_count) % SEQUENCES
         self._producers[producer_id] = epoch, after
-        if known is None or (epoch > known[0] and sequence == 0) or (epoch, sequence) == known:
+        if expected is None or (epoch > expected[0] and sequence == 0) or (epoch, sequence) == expected:
             return
         who = f"producer {producer_id}, epoch {epoch}, sequence {sequence}"
         if producer_id & KEYED_PRODUCER_BIT or (
-            epoch == known[0] and (known[1] - sequence) % SEQUENCES < SEQUENCES // 2
+            epoch == expected[0] and (expected[1] - sequence) % SEQUENCES < SEQUENCES // 2
         ):
-            self._report.note("duplicate", header.base_offset, f"{who}: expected {known[1]}")
-            self._producers[producer_id] = known
-        elif epoch < known[0]:
-            self._report.note("disorder", header.base_offset, f"{who}: after epoch {known[0]}")
-            self._producers[producer_id] = known
+            self._report.note("duplicate", header.base_offset, f"{who}: expected {expected[1]}")
+            self._producers[producer_id] = expected
+        elif epoch < expected[0]:
+            self._report.note("disorder", header.base_offset, f"{who}: after epoch {expected[0]}")
+            self._producers[producer_id] = expected
         elif not any(end <= header.base_offset for end in self._report.passed):
-            self._report.note("gap", header.base_offset, f"{who}: expected {known[1] if epoch == known[0] else 0}")
+            self._report.note(
+                "gap", header.base_offset, f"{who}: expected {expected[1] if epoch == expected[0] else 0}"
+            )

@@ -65,7 +65,7 @@ def _plan_partition(
 ) -> list[ReplicaTask]:
     addresses = {broker.node_id: broker.address for broker in metadata.brokers}
     whole = OffsetRange(topic.name, partition.partition, 0, 0, topic.topic_id)
-    found: list[tuple[ReplicaTask, int, int]] = []
+    extents: list[tuple[ReplicaTask, int, int]] = []
     for broker in partition.replicas:
         task = ReplicaTask(
             whole, broker, addresses.get(broker, ""), metadata.cluster_id, has_gaps=topic.protocol != "isr"
@@ -77,69 +77,73 @@ def _plan_partition(
         except TidelogError as error:
             problems.append(Problem(topic.name, partition.partition, broker, -1, error.message))
             continue
-        found.append((task, extent.log_start_offset, extent.high_watermark))
-    if not found:
+        extents.append((task, extent.log_start_offset, extent.high_watermark))
+    if not extents:
         return []
-    start, end = max(start for _, start, _ in found), min(end for _, _, end in found)
-    return [replace(task, range=replace(whole, start=min(start, end), end=end)) for task, _, _ in found if start < end]
+    start, end = max(start for _, start, _ in extents), min(end for _, _, end in extents)
+    return [
+        replace(task, range=replace(whole, start=min(start, end), end=end)) for task, _, _ in extents if start < end
+    ]
 
 
 def conclude(
     cluster: Cluster, tasks: Sequence[ReplicaTask], reports: Sequence[ReplicaReport], problems: Sequence[Problem]
 ) -> AuditReport:
     """Returns the audit's result from the reports of all replicas."""
-    found = list(problems)
+    all_problems = list(problems)
     partitions: dict[OffsetRange, list[tuple[ReplicaTask, ReplicaReport]]] = {}
     for task, report in zip(tasks, reports, strict=True):
         partitions.setdefault(task.range, []).append((task, report))
-        found += _problems_of(task, report)
+        all_problems += _problems_of(task, report)
     for replicas in partitions.values():
-        found += _differences(cluster, replicas)
+        all_problems += _differences(cluster, replicas)
     return AuditReport(
         len(reports),
         sum(report.records for report in reports),
         sum(report.bytes for report in reports),
-        tuple(found),
+        tuple(all_problems),
     )
 
 
 def _problems_of(task: ReplicaTask, report: ReplicaReport) -> list[Problem]:
     key = task.range.topic, task.range.partition, task.broker
-    found = [Problem(*key, one.offset, f"{one.kind}: {one.what}") for one in report.anomalies]
+    problems = [Problem(*key, anomaly.offset, f"{anomaly.kind}: {anomaly.what}") for anomaly in report.anomalies]
     if report.anomaly_count > len(report.anomalies):
-        found.append(Problem(*key, -1, f"{report.anomaly_count - len(report.anomalies)} more of the kind"))
-    for one in report.damaged:
-        state = "not repaired in time" if one in report.unread else "repaired since"
-        found.append(Problem(*key, one.start_offset, f"damaged up to {one.end_offset - 1} ({one.reason}); {state}"))
+        problems.append(Problem(*key, -1, f"{report.anomaly_count - len(report.anomalies)} more of the kind"))
+    for damage in report.damaged:
+        state = "not repaired in time" if damage in report.unread else "repaired since"
+        problems.append(
+            Problem(*key, damage.start_offset, f"damaged up to {damage.end_offset - 1} ({damage.reason}); {state}")
+        )
     if report.error is not None:
-        found.append(Problem(*key, -1, f"not read to its end: {report.error}"))
-    return found
+        problems.append(Problem(*key, -1, f"not read to its end: {report.error}"))
+    return problems
 
 
 def _differences(cluster: Cluster, replicas: Sequence[tuple[ReplicaTask, ReplicaReport]]) -> list[Problem]:
     """Returns the differences between the replicas and the first one that was read completely, usually the leader's."""
     whole = [(task, report) for task, report in replicas if report.error is None and not report.unread]
-    found = []
+    problems = []
     for task, report in whole[1:]:
         first, reference = whole[0]
         window = _first_difference(reference.windows, report.windows)
         if window is not None:
             offset = _first_batch(cluster, first, task, window)
             what = f"another record than on broker {first.broker}, in the window of {WINDOW_OFFSETS} from {window} on"
-            found.append(Problem(task.range.topic, task.range.partition, task.broker, offset, what))
-    return found
+            problems.append(Problem(task.range.topic, task.range.partition, task.broker, offset, what))
+    return problems
 
 
-def _first_difference(one: Mapping[int, str], other: Mapping[int, str]) -> int | None:
-    return next((window for window in sorted({*one, *other}) if one.get(window) != other.get(window)), None)
+def _first_difference(reference: Mapping[int, str], copy: Mapping[int, str]) -> int | None:
+    return next((window for window in sorted({*reference, *copy}) if reference.get(window) != copy.get(window)), None)
 
 
-def _first_batch(cluster: Cluster, one: ReplicaTask, other: ReplicaTask, window: int) -> int:
+def _first_batch(cluster: Cluster, reference: ReplicaTask, copy: ReplicaTask, window: int) -> int:
     """Returns the offset of the first batch that differs in two brokers' catalogs; the window's offset if none does."""
-    offset, end = max(window, one.range.start), min(window + WINDOW_OFFSETS, one.range.end)
+    offset, end = max(window, reference.range.start), min(window + WINDOW_OFFSETS, reference.range.end)
     while offset < end:
-        mine = verify(cluster, one, offset, end, names_batches=True)
-        theirs = verify(cluster, other, offset, end, names_batches=True)
+        mine = verify(cluster, reference, offset, end, names_batches=True)
+        theirs = verify(cluster, copy, offset, end, names_batches=True)
         for a, b in zip(mine.batches or (), theirs.batches or (), strict=False):
             if a != b:
                 return min(a.base_offset, b.base_offset)

@@ -43,10 +43,10 @@ class Narrowing:
         return self
 
     def _one_of(self, column: str, values: Iterable[Any]) -> Narrowing:
-        wanted = frozenset(values)
+        matching = frozenset(values)
         if column == "topic":
-            return replace(self, topics=wanted if self.topics is None else self.topics & wanted)
-        return replace(self, partitions=wanted if self.partitions is None else self.partitions & wanted)
+            return replace(self, topics=matching if self.topics is None else self.topics & matching)
+        return replace(self, partitions=matching if self.partitions is None else self.partitions & matching)
 
     def _offsets(self, kind: str, value: int) -> Narrowing:
         least = {"EqualTo": value, "GreaterThanOrEqual": value, "GreaterThan": value + 1}.get(kind, 0)
@@ -68,9 +68,9 @@ def plan_query(options: SourceOptions, view: View, narrowing: Narrowing) -> tupl
     start = Offsets(resolve(options.start, snapshot, view), snapshot.topic_ids)
     end = Offsets(resolve(options.end, snapshot, view), snapshot.topic_ids)
     ranges = [
-        one
-        for one in ranges_between(start, end, snapshot, options.loss)
-        if narrowing.wants(TopicPartition(one.topic, one.partition))
+        offset_range
+        for offset_range in ranges_between(start, end, snapshot, options.loss)
+        if narrowing.wants(TopicPartition(offset_range.topic, offset_range.partition))
     ]
     return _narrowed(ranges, view, narrowing), snapshot
 
@@ -78,14 +78,16 @@ def plan_query(options: SourceOptions, view: View, narrowing: Narrowing) -> tupl
 def _narrowed(ranges: list[OffsetRange], view: View, narrowing: Narrowing) -> list[OffsetRange]:
     begins = {}
     if narrowing.timestamp_ms_min is not None and ranges:
-        begins = view.first_since({TopicPartition(*_key(one)): narrowing.timestamp_ms_min for one in ranges})
-    found = []
-    for one in ranges:
-        begin = begins.get(TopicPartition(*_key(one)), 0)
-        start = max(one.start, narrowing.offset_min, one.end if begin is None else begin)
-        found.append(replace(one, start=start, end=min(one.end, narrowing.offset_end)))
-    return [one for one in found if one.size > 0]
+        begins = view.first_since(
+            {TopicPartition(*_key(offset_range)): narrowing.timestamp_ms_min for offset_range in ranges}
+        )
+    narrowed = []
+    for offset_range in ranges:
+        begin = begins.get(TopicPartition(*_key(offset_range)), 0)
+        start = max(offset_range.start, narrowing.offset_min, offset_range.end if begin is None else begin)
+        narrowed.append(replace(offset_range, start=start, end=min(offset_range.end, narrowing.offset_end)))
+    return [offset_range for offset_range in narrowed if offset_range.size > 0]
 
 
-def _key(one: OffsetRange) -> tuple[str, int]:
-    return one.topic, one.partition
+def _key(offset_range: OffsetRange) -> tuple[str, int]:
+    return offset_range.topic, offset_range.partition

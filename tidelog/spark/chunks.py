@@ -88,9 +88,9 @@ class Chunker:
 
     def rest(self) -> list[Chunk]:
         """Returns the chunks that are not full, after the last record."""
-        found = [self._open[partition] for partition in sorted(self._open)]
+        chunks = [self._open[partition] for partition in sorted(self._open)]
         self._open = {}
-        return found
+        return chunks
 
     def _partition_of(self, row: SinkRow) -> int:
         count = self._partitions[row.topic]
@@ -102,9 +102,9 @@ class Chunker:
             if row.topic not in self._sticky:
                 self._sticky[row.topic] = xxhash.xxh3_64_intdigest(self._scope.encode()) % count
             return self._sticky[row.topic]
-        known = self._keys.get((row.topic, row.key))
-        if known is None:
+        partition = self._keys.get((row.topic, row.key))
+        if partition is None:
             if len(self._keys) >= KEYS_REMEMBERED:
                 self._keys.clear()
-            known = self._keys[row.topic, row.key] = partition_for_key(row.key, count)
-        return known
+            partition = self._keys[row.topic, row.key] = partition_for_key(row.key, count)
+        return partition

@@ -111,20 +111,20 @@ class Cluster:
     def metadata(self, topics: Sequence[str] | None = None) -> ClusterMetadata:
         """Fetches the metadata of all brokers and of these topics, or of all topics; missing topics are left out."""
         query = "" if topics is None else "?topics=" + ",".join(quote(name, safe="") for name in topics)
-        found = with_scheme(decode_answer(_METADATA, self.call("GET", f"/metadata{query}")), self._scheme)
-        self._addresses = list(dict.fromkeys((*self._addresses, *(broker.address for broker in found.brokers))))
-        return found
+        metadata = with_scheme(decode_answer(_METADATA, self.call("GET", f"/metadata{query}")), self._scheme)
+        self._addresses = list(dict.fromkeys((*self._addresses, *(broker.address for broker in metadata.brokers))))
+        return metadata
 
-    def offsets(self, asked: Sequence[OffsetQuery], *, wait_ms: int = 0) -> list[PartitionOffsets]:
+    def offsets(self, queries: Sequence[OffsetQuery], *, wait_ms: int = 0) -> list[PartitionOffsets]:
         """Fetches the offsets of partitions: one entry per query, in the same order; a partition's error is in its
         entry. With `wait_ms`, for a single request, the broker responds as soon as a high watermark differs from the
         given one."""
-        found: list[PartitionOffsets] = []
-        for start in range(0, len(asked), PARTITIONS_MAX):
-            document = {"partitions": asked[start : start + PARTITIONS_MAX], "wait_ms": wait_ms}
+        offsets: list[PartitionOffsets] = []
+        for start in range(0, len(queries), PARTITIONS_MAX):
+            document = {"partitions": queries[start : start + PARTITIONS_MAX], "wait_ms": wait_ms}
             body = self.call("POST", "/offsets", body=msgspec.json.encode(document), headers=JSON_HEADERS)
-            found += decode_answer(_OFFSETS, body).partitions
-        return found
+            offsets += decode_answer(_OFFSETS, body).partitions
+        return offsets
 
     def call(
         self, method: str, target: str, *, body: bytes | None = None, headers: Mapping[str, str] = _NO_HEADERS
@@ -275,16 +275,16 @@ def find_cluster(bootstrap: Sequence[str], *, timeout_s: float, security: Securi
     wrong address should be reported sooner. Raises `ConnectFailed` with the addresses.
     """
     find_s = min(BOOTSTRAP_TIMEOUT_S, timeout_s)
-    found = Cluster(bootstrap, timeout_s=find_s, request_timeout_s=find_s / len(bootstrap), security=security)
+    cluster = Cluster(bootstrap, timeout_s=find_s, request_timeout_s=find_s / len(bootstrap), security=security)
     try:
-        found.metadata([])
+        cluster.metadata([])
     except TidelogError as error:
-        found.close()
+        cluster.close()
         if isinstance(error, (ConnectFailed, NoAnswer)):
             raise no_broker_answers(bootstrap, find_s, error) from error
         raise
-    found.be_patient(timeout_s)
-    return found
+    cluster.be_patient(timeout_s)
+    return cluster
 
 
 _SHARED: dict[tuple[int, tuple[str, ...], float, Security], Cluster] = {}

@@ -28,7 +28,7 @@ def ddl(*, include_headers: bool) -> str:
     return ", ".join(f"`{name}` {kind}" for name, kind in TYPES.items() if include_headers or name != "headers")
 
 
-def wanted_columns(schema: Iterable[Any]) -> list[str]:
+def query_columns(schema: Iterable[Any]) -> list[str]:
     """Returns the column names of a query's schema, in its order. Raises `InvalidRequest` for unknown columns or wrong
     types."""
     names = []

@@ -18,9 +18,16 @@ ROWS_MAX = 10_000
 BYTES_MAX = 8 << 20
 
 
-def decode_piece(piece: Buffer, one: OffsetRange, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def decode_piece(piece: Buffer, offset_range: OffsetRange, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Yields the records of the piece that lie in the range, as Arrow batches. Raises as `decode_to_arrow`."""
-    batch = decode_to_arrow(piece, one.topic, one.partition, columns=columns, start=one.start, end=one.end)
+    batch = decode_to_arrow(
+        piece,
+        offset_range.topic,
+        offset_range.partition,
+        columns=columns,
+        start=offset_range.start,
+        end=offset_range.end,
+    )
     yield from slices(batch)
 
 

@@ -50,10 +50,10 @@ class Offsets:
 
     def to_json(self) -> dict[str, dict[str, Any]]:
         """Returns the canonical form for `json.dumps`: equal positions give equal strings."""
-        found: dict[str, dict[str, Any]] = {TOPIC_IDS: dict(sorted(self.topic_ids.items()))}
+        document: dict[str, dict[str, Any]] = {TOPIC_IDS: dict(sorted(self.topic_ids.items()))}
         for (topic, partition), offset in sorted(self.positions.items()):
-            found.setdefault(topic, {})[str(partition)] = offset
-        return found
+            document.setdefault(topic, {})[str(partition)] = offset
+        return document
 
     @classmethod
     def from_json(cls, document: Mapping[str, Mapping[str, Any]]) -> Offsets:
@@ -68,7 +68,7 @@ class Offsets:
 def parse_partitions(document: Any, *, lowest: int) -> dict[TopicPartition, int]:
     """Parses `{"topic": {"0": number}}`, the form of all options with a number per partition. Raises
     `InvalidRequest`."""
-    found: dict[TopicPartition, int] = {}
+    numbers: dict[TopicPartition, int] = {}
     if not isinstance(document, Mapping):
         raise InvalidRequest(f'expected {{"topic": {{"0": 123}}}}, not {document!r}')
     for topic, entries in document.items():
@@ -79,5 +79,5 @@ def parse_partitions(document: Any, *, lowest: int) -> dict[TopicPartition, int]
                 raise InvalidRequest(f"topic {topic!r}: {partition!r} is no partition number")
             if isinstance(number, bool) or not isinstance(number, int) or not lowest <= number <= OFFSET_MAX:
                 raise InvalidRequest(f"{topic}-{partition}: {number!r} is not a number from {lowest} on")
-            found[TopicPartition(topic, int(partition))] = number
-    return found
+            numbers[TopicPartition(topic, int(partition))] = number
+    return numbers

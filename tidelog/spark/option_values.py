@@ -22,12 +22,12 @@ class OptionValues:
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._values = {name.lower(): value for name, value in options.items()}
-        self._known: dict[str, str] = {}
+        self._names: dict[str, str] = {}
 
     def text(self, *names: str) -> str | None:
         """Returns the value of the first given name; the others are aliases. Raises `InvalidRequest` if two differ."""
         for name in names:
-            self._known[name.lower()] = name
+            self._names[name.lower()] = name
         given = {name: self._values[name.lower()] for name in names if name.lower() in self._values}
         if len(set(given.values())) > 1:
             raise InvalidRequest(f"options {' and '.join(given)} contradict each other")
@@ -83,7 +83,7 @@ class OptionValues:
 
     def finish(self, *passed: str) -> None:
         """Raises `InvalidRequest` for a given option that was not read and is not in `passed`, Spark's own."""
-        ours = {*self._known, *(name.lower() for name in passed)}
+        ours = {*self._names, *(name.lower() for name in passed)}
         unknown = [name for name in self._values if name not in ours]
         if unknown:
-            raise InvalidRequest(f"unknown option {unknown[0]}; there are {', '.join(sorted(self._known.values()))}")
+            raise InvalidRequest(f"unknown option {unknown[0]}; there are {', '.join(sorted(self._names.values()))}")

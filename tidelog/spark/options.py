@@ -53,7 +53,7 @@ class Selection:
             return re.fullmatch(self.pattern, topic) is not None
         return topic in self.topics or topic in self.assigned
 
-    def wanted(self, topic: str, partitions: int) -> tuple[int, ...]:
+    def partitions_of(self, topic: str, partitions: int) -> tuple[int, ...]:
         """Returns the partition numbers to read of a topic with `partitions` partitions."""
         numbers = self.assigned.get(topic)
         return tuple(range(partitions)) if numbers is None else tuple(n for n in numbers if n < partitions)
@@ -107,10 +107,10 @@ def parse_source_options(options: Mapping[str, str], *, is_streaming: bool) -> S
     """Parses the options of a query that reads. Raises `InvalidRequest` with the option's name."""
     values = OptionValues(options)
     values.refuse(_REFUSED)
-    kind, other = ("streaming", _BATCH_ONLY) if is_streaming else ("batch", _STREAM_ONLY)
-    values.refuse(dict.fromkeys(other, f"makes no sense in a {kind} query; leave it out"))
+    kind, misplaced = ("streaming", _BATCH_ONLY) if is_streaming else ("batch", _STREAM_ONLY)
+    values.refuse(dict.fromkeys(misplaced, f"makes no sense in a {kind} query; leave it out"))
     bootstrap, security = parse_servers(values)
-    found = SourceOptions(
+    parsed = SourceOptions(
         bootstrap=bootstrap,
         security=security,
         selection=_parse_selection(values),
@@ -128,7 +128,7 @@ def parse_source_options(options: Mapping[str, str], *, is_streaming: bool) -> S
         timeout_s=(values.number("kafkaConsumer.pollTimeoutMs") or TIMEOUT_MS) / 1000,
     )
     values.finish(*_SPARKS_OWN)
-    return found
+    return parsed
 
 
 def parse_servers(values: OptionValues) -> tuple[tuple[str, ...], Security]:
@@ -175,11 +175,11 @@ def _parse_selection(values: OptionValues) -> Selection:
 
 
 def _parse_assigned(document: object) -> dict[str, tuple[int, ...]]:
-    found: dict[str, tuple[int, ...]] = {}
+    assigned: dict[str, tuple[int, ...]] = {}
     if isinstance(document, dict):
         for topic, numbers in document.items():
             if isinstance(numbers, list) and all(type(number) is int and number >= 0 for number in numbers):
-                found[topic] = tuple(sorted({*numbers}))
-    if not isinstance(document, dict) or len(found) != len(document) or not any(found.values()):
+                assigned[topic] = tuple(sorted({*numbers}))
+    if not isinstance(document, dict) or len(assigned) != len(document) or not any(assigned.values()):
         raise InvalidRequest('option assign must be JSON such as {"orders": [0, 1]}')
-    return found
+    return assigned

@@ -46,7 +46,7 @@ Task = tuple[OffsetRange, ...]
 def plan(ranges: Sequence[OffsetRange], division: Division) -> list[Task]:
     """Returns the tasks of one batch. Each range is read exactly once, and the pieces of a partition keep their
     order."""
-    ranges = sorted(one for one in ranges if one.size > 0)
+    ranges = sorted(offset_range for offset_range in ranges if offset_range.size > 0)
     if division.partitions_min is not None or division.records_max is not None:
         pieces = _cut_to(ranges, division.records_max)
         return [(piece,) for piece in _cut_into(pieces, division.partitions_min)]
@@ -56,21 +56,23 @@ def plan(ranges: Sequence[OffsetRange], division: Division) -> list[Task]:
 def _gather(ranges: Sequence[OffsetRange], tasks_max: int) -> list[Task]:
     """Distributes whole ranges over at most `tasks_max` tasks, the largest first, each to the smallest task (Graham's
     LPT rule)."""
-    records = sum(one.size for one in ranges)
+    records = sum(offset_range.size for offset_range in ranges)
     count = min(len(ranges), tasks_max, max(1, math.ceil(records / TASK_RECORDS)))
     bins: list[list[OffsetRange]] = [[] for _ in range(count)]
     loads = [0] * count
-    for one in sorted(ranges, key=lambda one: (-one.size, one)):
+    for offset_range in sorted(ranges, key=lambda offset_range: (-offset_range.size, offset_range)):
         least = loads.index(min(loads))
-        bins[least].append(one)
-        loads[least] += one.size
-    return sorted(tuple(sorted(found)) for found in bins if found)
+        bins[least].append(offset_range)
+        loads[least] += offset_range.size
+    return sorted(tuple(sorted(contents)) for contents in bins if contents)
 
 
 def _cut_to(ranges: Sequence[OffsetRange], records_max: int | None) -> list[OffsetRange]:
     if records_max is None:
         return list(ranges)
-    return [piece for one in ranges for piece in _cut(one, math.ceil(one.size / records_max))]
+    return [
+        piece for offset_range in ranges for piece in _cut(offset_range, math.ceil(offset_range.size / records_max))
+    ]
 
 
 def _cut_into(ranges: Sequence[OffsetRange], partitions_min: int | None) -> list[OffsetRange]:
@@ -78,18 +80,18 @@ def _cut_into(ranges: Sequence[OffsetRange], partitions_min: int | None) -> list
     the others share the remaining pieces."""
     if partitions_min is None or len(ranges) >= partitions_min:
         return list(ranges)
-    share = sum(one.size for one in ranges) / partitions_min
-    large = [one for one in ranges if one.size > share]
-    records, count = sum(one.size for one in large), partitions_min - (len(ranges) - len(large))
-    found = []
-    for one in ranges:
-        pieces = max(1, round(one.size / records * count)) if one.size > share else 1
-        found += _cut(one, pieces)
-    return found
+    share = sum(offset_range.size for offset_range in ranges) / partitions_min
+    large = [offset_range for offset_range in ranges if offset_range.size > share]
+    records, count = sum(offset_range.size for offset_range in large), partitions_min - (len(ranges) - len(large))
+    parts = []
+    for offset_range in ranges:
+        pieces = max(1, round(offset_range.size / records * count)) if offset_range.size > share else 1
+        parts += _cut(offset_range, pieces)
+    return parts
 
 
-def _cut(one: OffsetRange, pieces: int) -> list[OffsetRange]:
+def _cut(offset_range: OffsetRange, pieces: int) -> list[OffsetRange]:
     """Splits a range into pieces that differ by at most one record, none of them empty."""
-    pieces = min(pieces, one.size)
-    edges = [one.start + one.size * number // pieces for number in range(pieces + 1)]
-    return [replace(one, start=start, end=end) for start, end in pairwise(edges)]
+    pieces = min(pieces, offset_range.size)
+    edges = [offset_range.start + offset_range.size * number // pieces for number in range(pieces + 1)]
+    return [replace(offset_range, start=start, end=end) for start, end in pairwise(edges)]

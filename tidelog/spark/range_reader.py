@@ -33,7 +33,7 @@ ROOM_BYTES = PIECE_BYTES + READ_BYTES
 
 
 def read_range(
-    cluster: Cluster, one: OffsetRange, leader: str | None, loss: LossRule, *, replica: str | None = None
+    cluster: Cluster, offset_range: OffsetRange, leader: str | None, loss: LossRule, *, replica: str | None = None
 ) -> Iterator[memoryview]:
     """Yields pieces of whole batches with all existing records of the range; each piece is valid until the next one is
     requested. `leader` is the leader's address, if known.
@@ -41,16 +41,16 @@ def read_range(
     With `replica`, a broker's address, only that broker's own copy is read. Raises `DataLoss` as `loss` says, or the
     last `TidelogError` after the cluster's `timeout_s` without progress.
     """
-    return _RangeReader(cluster, one, leader, loss, replica).read()
+    return _RangeReader(cluster, offset_range, leader, loss, replica).read()
 
 
 class _RangeReader:
     def __init__(
-        self, cluster: Cluster, one: OffsetRange, leader: str | None, loss: LossRule, replica: str | None
+        self, cluster: Cluster, offset_range: OffsetRange, leader: str | None, loss: LossRule, replica: str | None
     ) -> None:
-        self._cluster, self._range, self._loss = cluster, one, loss
+        self._cluster, self._range, self._loss = cluster, offset_range, loss
         self._address, self._replica = replica or leader, replica
-        self._position = one.start
+        self._position = offset_range.start
         self._ahead: LostRange | None = None
         """A given-up lost range ahead, to be reported before anything behind it is read."""
 
@@ -71,16 +71,16 @@ class _RangeReader:
                 patience.pause(error)
 
     def _read_once(self, patience: Patience) -> Iterator[memoryview]:
-        one, lost = self._range, self._ahead
+        offset_range, lost = self._range, self._ahead
         if lost is not None and lost.start <= self._position:
             self._meet(lost)
             return
         if self._address is None:
             self._address = self._find_leader()
-        end = one.end if lost is None else lost.start
+        end = offset_range.end if lost is None else lost.start
         copy = "" if self._replica is None else "&replica=local"
         target = (
-            f"/topics/{quote(one.topic, safe='')}/partitions/{one.partition}/batches"
+            f"/topics/{quote(offset_range.topic, safe='')}/partitions/{offset_range.partition}/batches"
             f"?offset={self._position}&to={end}{copy}"
         )
         stream = self._cluster.open(self._address, target)
@@ -98,7 +98,9 @@ class _RangeReader:
         finally:
             stream.close()
         if self._position < end:
-            raise LeaderNotAvailable(f"{one}: not known to be committed beyond {self._position} where it was read")
+            raise LeaderNotAvailable(
+                f"{offset_range}: not known to be committed beyond {self._position} where it was read"
+            )
 
     def _meet(self, lost: LostRange) -> None:
         self._loss.lost(f"{self._range}: records {lost} are lost, and an operator has accepted that", lost)
@@ -107,17 +109,17 @@ class _RangeReader:
     def _find_leader(self) -> str:
         """Returns the leader's address. Raises `LeaderNotAvailable` while there is none, `UnknownTopic` if the topic
         was deleted and created again."""
-        one = self._range
-        found = self._cluster.metadata([one.topic])
-        if not found.topics or found.topics[0].topic_id != one.topic_id:
-            raise UnknownTopic(f"{one}: topic {one.topic!r} was deleted")
-        if one.partition >= len(found.topics[0].partitions):
-            raise UnknownPartition(f"{one}: there is no such partition")
-        leader = found.topics[0].partitions[one.partition].leader
-        for broker in found.brokers:
+        offset_range = self._range
+        metadata = self._cluster.metadata([offset_range.topic])
+        if not metadata.topics or metadata.topics[0].topic_id != offset_range.topic_id:
+            raise UnknownTopic(f"{offset_range}: topic {offset_range.topic!r} was deleted")
+        if offset_range.partition >= len(metadata.topics[0].partitions):
+            raise UnknownPartition(f"{offset_range}: there is no such partition")
+        leader = metadata.topics[0].partitions[offset_range.partition].leader
+        for broker in metadata.brokers:
             if broker.node_id == leader:
                 return broker.address
-        raise LeaderNotAvailable(f"{one}: the partition has no leader at the moment")
+        raise LeaderNotAvailable(f"{offset_range}: the partition has no leader at the moment")
 
     def _out_of_range(self, error: OffsetOutOfRange, patience: Patience) -> None:
         """Handles a position outside of the log. Before the log start: the records are lost. Beyond the end: waits,

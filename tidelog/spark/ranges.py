@@ -21,11 +21,11 @@ def resolve(bound: Bound, snapshot: Snapshot, view: View) -> dict[TopicPartition
         raise InvalidRequest(
             f"offsets or timestamps are given for partitions, but there is no partition {min(unknown)}"
         )
-    times = {one: time for one in snapshot.extents if (time := bound.timestamp_of(one)) is not None}
-    found = view.first_since(times) if times else {}
+    times = {partition: time for partition in snapshot.extents if (time := bound.timestamp_of(partition)) is not None}
+    offsets = view.first_since(times) if times else {}
     positions = {}
     for partition, extent in snapshot.extents.items():
-        offset = found.get(partition) if partition in times else bound.of(partition)
+        offset = offsets.get(partition) if partition in times else bound.of(partition)
         if offset is None and not bound.latest_if_none:
             raise InvalidRequest(
                 f"{partition} has no record from {times[partition]} ms on; "
@@ -55,7 +55,7 @@ def ranges_between(start: Offsets, end: Offsets, snapshot: Snapshot, loss: LossR
     """Returns the ranges to read from `start` to `end`, as far as they exist. A partition added since `start` is read
     from 0; a topic that is new to the query, from its log start."""
     kept = drop_lost_topics(end, snapshot, loss)
-    found = []
+    ranges = []
     for partition, limit in sorted(kept.positions.items()):
         extent = snapshot.extents.get(partition)
         if extent is None:
@@ -66,8 +66,8 @@ def ranges_between(start: Offsets, end: Offsets, snapshot: Snapshot, loss: LossR
             loss.lost(f"{partition}: records {begin} to {min(extent.start, limit) - 1} have been deleted")
             begin = extent.start
         if begin < limit:
-            found.append(OffsetRange(*partition, begin, limit, snapshot.topic_ids[partition.topic]))
-    return found
+            ranges.append(OffsetRange(*partition, begin, limit, snapshot.topic_ids[partition.topic]))
+    return ranges
 
 
 def _begin(start: Offsets, partition: TopicPartition, topic_id: str, earliest: int) -> int:
@@ -77,13 +77,13 @@ def _begin(start: Offsets, partition: TopicPartition, topic_id: str, earliest: i
 
 
 def check_exists(
-    selection_names: tuple[str, ...] | None, assigned: Mapping[str, tuple[int, ...]], found: Snapshot
+    selection_names: tuple[str, ...] | None, assigned: Mapping[str, tuple[int, ...]], snapshot: Snapshot
 ) -> None:
     """Raises `InvalidRequest` if a topic or partition given by name does not exist, when a query starts."""
     for topic in selection_names or ():
-        if topic not in found.topic_ids:
+        if topic not in snapshot.topic_ids:
             raise InvalidRequest(f"topic {topic!r} does not exist; create it first")
     for topic, numbers in assigned.items():
         for number in numbers:
-            if TopicPartition(topic, number) not in found.extents:
+            if TopicPartition(topic, number) not in snapshot.extents:
                 raise InvalidRequest(f"topic {topic!r} has no partition {number}")

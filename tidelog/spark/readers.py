@@ -50,7 +50,7 @@ class TidelogReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Returns the tasks of the query."""
-        cluster = _found(self._options)
+        cluster = _cluster_of(self._options)
         try:
             ranges, snapshot = plan_query(self._options, ClusterView(cluster), self._narrowing)
         finally:
@@ -70,10 +70,12 @@ class FilteringReader(TidelogReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Uses filters to read less; returns all of them, so that Spark applies them again."""
-        for one in filters:
-            column: tuple[str, ...] = getattr(one, "attribute", ())
+        for condition in filters:
+            column: tuple[str, ...] = getattr(condition, "attribute", ())
             if len(column) == 1:
-                self._narrowing = self._narrowing.by(type(one).__name__, column[0], getattr(one, "value", None))
+                self._narrowing = self._narrowing.by(
+                    type(condition).__name__, column[0], getattr(condition, "value", None)
+                )
         return filters
 
 
@@ -87,7 +89,7 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _planned(self) -> StreamPlanner:
         """Returns the planner, created at first use, because a reader must be picklable."""
         if self._planner is None:
-            cluster = _found(self._options)
+            cluster = _cluster_of(self._options)
             self._planner = StreamPlanner(self._options, ClusterView(cluster), SystemClock().monotonic_s)
         return self._planner
 
@@ -131,7 +133,7 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _run(partition.task, self._options, self._columns)
 
 
-def _found(options: SourceOptions) -> Cluster:
+def _cluster_of(options: SourceOptions) -> Cluster:
     return find_cluster(options.bootstrap, timeout_s=options.timeout_s, security=options.security)
 
 

@@ -57,22 +57,24 @@ def parse_sink_options(options: Mapping[str, str], *, is_streaming: bool) -> Sin
     values.refuse(_REFUSED)
     if is_streaming:
         values.refuse({"writeId": "a streaming query is known by its id and its batches' numbers; leave it out"})
-    codec = values.choice("kafka.compression.type", [one.label for one in Compression], Compression.NONE.label)
+    codec = values.choice(
+        "kafka.compression.type", [compression.label for compression in Compression], Compression.NONE.label
+    )
     bootstrap, security = parse_servers(values)
-    found = SinkOptions(
+    parsed = SinkOptions(
         bootstrap=bootstrap,
         security=security,
         topic=values.text("topic"),
-        compression=next(one for one in Compression if one.label == codec),
+        compression=next(compression for compression in Compression if compression.label == codec),
         is_idempotent=values.flag("idempotence", True),
         write_id=values.text("writeId"),
         keeps_timestamps=values.flag("keepTimestamps", False),
         timeout_s=(values.number("kafka.delivery.timeout.ms") or TIMEOUT_MS) / 1000,
     )
     values.finish(*_SPARKS_OWN)
-    if found.write_id is not None and not found.is_idempotent:
+    if parsed.write_id is not None and not parsed.is_idempotent:
         raise InvalidRequest("writeId makes no sense with idempotence=false")
-    return found
+    return parsed
 
 
 def check_schema(schema: Any, options: SinkOptions) -> None:

@@ -37,15 +37,17 @@ def sink_rows(batch: pa.RecordBatch, options: SinkOptions, now_ms: int) -> Itera
     keys = _contents(columns["key"]) if "key" in columns else [None] * count
     headers = columns["headers"].to_pylist() if "headers" in columns else [None] * count
     values = _contents(columns["value"])
-    for topic, number, time_ms, key, value, found in zip(topics, numbers, times, keys, values, headers, strict=True):
+    for topic, number, time_ms, key, value, row_headers in zip(
+        topics, numbers, times, keys, values, headers, strict=True
+    ):
         if topic is None:
             raise InvalidRequest("a row has null in column 'topic', and there is no option topic")
-        yield SinkRow(topic, number, time_ms, key, value, _headers(found) if found else ())
+        yield SinkRow(topic, number, time_ms, key, value, _headers(row_headers) if row_headers else ())
 
 
 def _contents(column: pa.Array) -> list[bytes | None]:
-    found: list[bytes | None] = column.cast(pa.binary()).to_pylist()
-    return found
+    contents: list[bytes | None] = column.cast(pa.binary()).to_pylist()
+    return contents
 
 
 def _times_ms(column: pa.Array, now_ms: int) -> list[int]:
@@ -53,7 +55,7 @@ def _times_ms(column: pa.Array, now_ms: int) -> list[int]:
     return [now_ms if micro is None else micro // 1000 for micro in micros]
 
 
-def _headers(found: list[dict[str, Any] | None]) -> tuple[Header, ...]:
-    if any(one is None or one["key"] is None for one in found):
+def _headers(headers: list[dict[str, Any] | None]) -> tuple[Header, ...]:
+    if any(header is None or header["key"] is None for header in headers):
         raise InvalidRequest("a header is null, or has no key")
-    return tuple((one["key"], one["value"]) for one in found if one is not None)
+    return tuple((header["key"], header["value"]) for header in headers if header is not None)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
-from tidelog.spark.columns import ddl, wanted_columns
+from tidelog.spark.columns import ddl, query_columns
 from tidelog.spark.option_values import OptionValues
 
 if TYPE_CHECKING:
@@ -45,14 +45,14 @@ class TidelogDataSource(DataSource):
 
         options = parse_source_options(self.options, is_streaming=False)
         kind = FilteringReader if options.pushes_filters else TidelogReader
-        return kind(options, wanted_columns(schema))
+        return kind(options, query_columns(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Returns the reader of a streaming query."""
         from tidelog.spark.options import parse_source_options
         from tidelog.spark.readers import TidelogStreamReader
 
-        return TidelogStreamReader(parse_source_options(self.options, is_streaming=True), wanted_columns(schema))
+        return TidelogStreamReader(parse_source_options(self.options, is_streaming=True), query_columns(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """Returns the writer of a batch query."""

@@ -23,7 +23,7 @@ from tidelog.spark.planner import OffsetRange
 from tidelog.spark.ranges import check_exists, drop_lost_topics, ranges_between, resolve
 from tidelog.spark.view import Snapshot, View
 
-NEWS_MS = 500
+LOOKUP_WAIT_MS = 500
 """Milliseconds that a lookup waits for new records if there are none. Spark repeats it at once."""
 
 
@@ -64,14 +64,14 @@ class StreamPlanner:
             return start
         snapshot, begin, end = self._decide(start, is_limited=is_limited)
         if self._target is None and not backlog(begin, end):
-            self._view.wait_for_news(snapshot.ends, NEWS_MS)
+            self._view.wait_for_records(snapshot.ends, LOOKUP_WAIT_MS)
             snapshot, begin, end = self._decide(start, is_limited=is_limited)
         if not backlog(begin, end) and set(begin) == set(start.positions):
             return start
         self._planned_s = self._now_s()
-        found = Offsets(end, {topic: snapshot.topic_ids[topic] for topic in Offsets(end).topics})
-        self._decided = found, snapshot
-        return found
+        decided = Offsets(end, {topic: snapshot.topic_ids[topic] for topic in Offsets(end).topics})
+        self._decided = decided, snapshot
+        return decided
 
     @property
     def newest(self) -> Offsets | None:
@@ -112,7 +112,9 @@ class StreamPlanner:
             extent = snapshot.extents.get(partition)
             if extent is not None and extent.end < position:
                 self._options.loss.lost(f"{partition} ends at {extent.end}, and was read up to {position} before")
-        new = {one: extent.start for one, extent in snapshot.extents.items() if one not in kept.positions}
+        new = {
+            partition: extent.start for partition, extent in snapshot.extents.items() if partition not in kept.positions
+        }
         for partition, position in new.items():
             if position > 0 and start.topic_ids.get(partition.topic) == snapshot.topic_ids[partition.topic]:
                 self._options.loss.lost(f"{partition} is new, and its records before {position} have been deleted")
@@ -121,7 +123,7 @@ class StreamPlanner:
     def _bounded(self, begin: Positions, snapshot: Snapshot) -> Positions:
         """Returns the end of the readable records in each partition: never before `begin`, and never beyond the query's
         end."""
-        return {one: max(position, self._end_of(one, snapshot)) for one, position in begin.items()}
+        return {partition: max(position, self._end_of(partition, snapshot)) for partition, position in begin.items()}
 
     def _end_of(self, partition: TopicPartition, snapshot: Snapshot) -> int:
         end = snapshot.extents[partition].end if partition in snapshot.extents else 0
@@ -139,6 +141,6 @@ class StreamPlanner:
         if limits.records_max is not None:
             end = limit_records(begin, end, limits.records_max)
         if limits.bytes_max is not None and waiting:
-            sizes = self._view.record_bytes({one: begin[one] for one in waiting})
-            end = limit_bytes(begin, end, {one: sizes.get(one, 1.0) for one in end}, limits.bytes_max)
+            sizes = self._view.record_bytes({partition: begin[partition] for partition in waiting})
+            end = limit_bytes(begin, end, {partition: sizes.get(partition, 1.0) for partition in end}, limits.bytes_max)
         return end

@@ -22,10 +22,10 @@ def run_task(task: ReadTask, options: SourceOptions, columns: Sequence[str]) -> 
     timeout without progress."""
     cluster = shared_cluster(options.bootstrap, options.timeout_s, options.security)
     is_empty = True
-    for one in task.ranges:
-        leader = task.leaders.get(TopicPartition(one.topic, one.partition))
-        for piece in read_range(cluster, one, leader, options.loss):
-            for batch in decode_piece(piece, one, columns):
+    for offset_range in task.ranges:
+        leader = task.leaders.get(TopicPartition(offset_range.topic, offset_range.partition))
+        for piece in read_range(cluster, offset_range, leader, options.loss):
+            for batch in decode_piece(piece, offset_range, columns):
                 is_empty = False
                 yield batch
     _check_topics(cluster, task.ranges, options.loss)
@@ -37,8 +37,8 @@ def run_task(task: ReadTask, options: SourceOptions, columns: Sequence[str]) -> 
 def _check_topics(cluster: Cluster, ranges: Task, loss: LossRule) -> None:
     """Reports topics that were deleted or recreated while they were read. Ids are unique, so an unchanged id means that
     it was the same topic all the time."""
-    wanted = {one.topic: one.topic_id for one in ranges}
-    found = {topic.name: topic.topic_id for topic in cluster.metadata(sorted(wanted)).topics}
-    for topic, topic_id in wanted.items():
-        if found.get(topic) != topic_id:
+    expected = {offset_range.topic: offset_range.topic_id for offset_range in ranges}
+    current = {topic.name: topic.topic_id for topic in cluster.metadata(sorted(expected)).topics}
+    for topic, topic_id in expected.items():
+        if current.get(topic) != topic_id:
             loss.lost(f"topic {topic!r} was deleted while it was read")

@@ -72,17 +72,17 @@ class TaskWriter:
     def _look_up(self, topic: str) -> None:
         """Looks up the leaders of a topic. The number of its partitions is taken at its first row and kept, since keys
         must not move within a task. Raises `UnknownTopic`."""
-        found = self._cluster.metadata([topic])
-        if not found.topics:
+        metadata = self._cluster.metadata([topic])
+        if not metadata.topics:
             raise UnknownTopic(f"topic {topic!r} does not exist; create it first, topics are never created by use")
-        self._topics[topic] = found.topics[0]
-        self._partitions.setdefault(topic, len(found.topics[0].partitions))
-        addresses: Mapping[int, str] = {broker.node_id: broker.address for broker in found.brokers}
-        for one in found.topics[0].partitions:
-            key = TopicPartition(topic, one.partition)
+        self._topics[topic] = metadata.topics[0]
+        self._partitions.setdefault(topic, len(metadata.topics[0].partitions))
+        addresses: Mapping[int, str] = {broker.node_id: broker.address for broker in metadata.brokers}
+        for partition in metadata.topics[0].partitions:
+            key = TopicPartition(topic, partition.partition)
             self._leaders.pop(key, None)
-            if one.leader in addresses:
-                self._leaders[key] = addresses[one.leader]
+            if partition.leader in addresses:
+                self._leaders[key] = addresses[partition.leader]
 
     def _hold(self, chunk: Chunk) -> None:
         self._held.setdefault(chunk.partition, []).append((chunk, self._encode(chunk)))

@@ -23,6 +23,6 @@ def plan_tasks(ranges: Sequence[OffsetRange], snapshot: Snapshot, options: Sourc
     """Returns the reading tasks of one batch."""
     tasks = []
     for task in plan(ranges, options.division):
-        keys = [TopicPartition(one.topic, one.partition) for one in task]
+        keys = [TopicPartition(offset_range.topic, offset_range.partition) for offset_range in task]
         tasks.append(ReadTask(task, {key: snapshot.leaders[key] for key in keys if key in snapshot.leaders}))
     return tasks

@@ -62,7 +62,7 @@ class View(Protocol):
         """Returns the approximate stored bytes per record at these positions, by partition."""
         ...
 
-    def wait_for_news(self, ends: Mapping[TopicPartition, int], wait_ms: int) -> None:
+    def wait_for_records(self, ends: Mapping[TopicPartition, int], wait_ms: int) -> None:
         """Returns when the end of one of these partitions changes, or after `wait_ms`."""
         ...
 
@@ -79,53 +79,55 @@ class ClusterView:
         patience, settling = self._cluster.patience(), Patience(min(SETTLE_S, self._cluster.timeout_s))
         while True:
             try:
-                found = self._look(selection)
+                snapshot = self._look(selection)
             except LeaderNotAvailable as error:
                 patience.pause(error)
                 continue
-            behind = [one for one, extent in found.extents.items() if extent.end < at_least.get(one, 0)]
+            behind = [
+                partition for partition, extent in snapshot.extents.items() if extent.end < at_least.get(partition, 0)
+            ]
             if not behind:
-                return found
+                return snapshot
             try:
                 settling.pause(LeaderNotAvailable(f"{behind[0]} ends before what was read of it"))
             except LeaderNotAvailable:
-                return found
+                return snapshot
 
     def first_since(self, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """Returns the first offset with that time or a later one in each partition; None if there is none."""
-        asked = [OffsetQuery(*partition, timestamp=time_ms) for partition, time_ms in timestamps_ms.items()]
-        return {found.key: found.offset for found in self._offsets(asked)}
+        queries = [OffsetQuery(*partition, timestamp=time_ms) for partition, time_ms in timestamps_ms.items()]
+        return {entry.key: entry.offset for entry in self._offsets(queries)}
 
     def record_bytes(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, float]:
         """Returns the approximate stored bytes per record of the batches at these positions, by partition."""
         return {partition: self._sample(partition, offset) for partition, offset in positions.items()}
 
-    def wait_for_news(self, ends: Mapping[TopicPartition, int], wait_ms: int) -> None:
+    def wait_for_records(self, ends: Mapping[TopicPartition, int], wait_ms: int) -> None:
         """Returns when the end of one of these partitions changes, or after `wait_ms`."""
         if ends:
-            asked = [OffsetQuery(*partition, high_watermark=end) for partition, end in ends.items()]
-            self._cluster.offsets(asked, wait_ms=wait_ms)
+            queries = [OffsetQuery(*partition, high_watermark=end) for partition, end in ends.items()]
+            self._cluster.offsets(queries, wait_ms=wait_ms)
 
     def _look(self, selection: Selection) -> Snapshot:
         metadata = self._cluster.metadata(selection.named)
         topics = [topic for topic in metadata.topics if not topic.is_internal and selection.wants_topic(topic.name)]
-        asked = [
+        queries = [
             OffsetQuery(topic.name, number)
             for topic in topics
-            for number in selection.wanted(topic.name, len(topic.partitions))
+            for number in selection.partitions_of(topic.name, len(topic.partitions))
         ]
-        extents = {found.key: Extent(*found.extent()) for found in self._offsets(asked)} if asked else {}
+        extents = {entry.key: Extent(*entry.extent()) for entry in self._offsets(queries)} if queries else {}
         return Snapshot(extents, {topic.name: topic.topic_id for topic in topics}, _leaders(metadata))
 
-    def _offsets(self, asked: list[OffsetQuery]) -> list[PartitionOffsets]:
+    def _offsets(self, queries: list[OffsetQuery]) -> list[PartitionOffsets]:
         """Fetches offsets, with retries while an entry has a transient error. Raises `LeaderNotAvailable` for a deleted
         topic, so that the caller looks again."""
         patience = self._cluster.patience()
         while True:
-            found = self._cluster.offsets(asked)
-            error = next((one.error for one in found if one.error is not None), None)
+            entries = self._cluster.offsets(queries)
+            error = next((entry.error for entry in entries if entry.error is not None), None)
             if error is None:
-                return found
+                return entries
             if isinstance(error, (UnknownTopic, UnknownPartition)):
                 raise LeaderNotAvailable(error.message)
             if error.definite and not error.retriable:
@@ -148,8 +150,8 @@ class ClusterView:
 def _leaders(metadata: ClusterMetadata) -> dict[TopicPartition, str]:
     addresses = {broker.node_id: broker.address for broker in metadata.brokers}
     return {
-        TopicPartition(topic.name, one.partition): addresses[one.leader]
+        TopicPartition(topic.name, partition.partition): addresses[partition.leader]
         for topic in metadata.topics
-        for one in topic.partitions
-        if one.leader in addresses
+        for partition in topic.partitions
+        if partition.leader in addresses
     }

@@ -7,7 +7,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 from tests.integration.spark.scripted import Script, scripted_broker
 from tidelog.spark.cluster import find_cluster
-from tidelog.spark.columns import wanted_columns
+from tidelog.spark.columns import query_columns
 from tidelog.spark.options import parse_source_options
 from tidelog.spark.readers import TidelogReader, TidelogStreamReader
 from tidelog.spark.source import TidelogDataSource
@@ -22,8 +22,8 @@ def options(servers: str) -> dict[str, str]:
 
 
 def test_the_source_names_the_address_where_nobody_answers(silent: str) -> None:
-    batch = TidelogReader(parse_source_options(options(silent), is_streaming=False), wanted_columns(VALUE))
-    stream = TidelogStreamReader(parse_source_options(options(silent), is_streaming=True), wanted_columns(VALUE))
+    batch = TidelogReader(parse_source_options(options(silent), is_streaming=False), query_columns(VALUE))
+    stream = TidelogStreamReader(parse_source_options(options(silent), is_streaming=True), query_columns(VALUE))
     for look_up in (batch.partitions, stream.initialOffset):
         with pytest.raises(ConnectFailed, match=rf"no broker answers at {silent} within 0.3 s: "):
             look_up()
@@ -42,7 +42,7 @@ def test_the_deadline_is_that_of_the_bootstrap_however_long_a_query_may_wait(
 ) -> None:
     monkeypatch.setattr("tidelog.spark.cluster.BOOTSTRAP_TIMEOUT_S", 0.2)
     given = {"bootstrap.servers": nobody, "subscribe": "t", "kafkaConsumer.pollTimeoutMs": "3600000"}
-    batch = TidelogReader(parse_source_options(given, is_streaming=False), wanted_columns(VALUE))
+    batch = TidelogReader(parse_source_options(given, is_streaming=False), query_columns(VALUE))
     with pytest.raises(ConnectFailed, match=r"within 0.2 s"):
         batch.partitions()
 

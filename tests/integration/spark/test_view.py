@@ -58,7 +58,7 @@ def test_times_sizes_and_news(cluster: Cluster, topic: str) -> None:
     sizes = view.record_bytes({first: 4, second: 0})
     assert 1000 < sizes[first] < 1030
     assert sizes[second] == 1.0
-    view.wait_for_news({first: 9}, 30_000)  # it ends elsewhere, so this returns
+    view.wait_for_records({first: 9}, 30_000)  # it ends elsewhere, so this returns
 
 
 def test_a_topic_that_is_deleted_is_not_seen(broker: LocalCluster, cluster: Cluster, topic: str) -> None:

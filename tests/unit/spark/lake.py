@@ -45,7 +45,7 @@ class Lake:
         extents = {
             one: extent
             for one, extent in self.extents.items()
-            if selection.wants_topic(one.topic) and one.partition in selection.wanted(one.topic, 100)
+            if selection.wants_topic(one.topic) and one.partition in selection.partitions_of(one.topic, 100)
         }
         return Snapshot(extents, {topic: self.ids[topic] for topic in self.ids if selection.wants_topic(topic)})
 
@@ -58,7 +58,7 @@ class Lake:
     def record_bytes(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, float]:
         return {one: self.sizes[one] for one in positions}
 
-    def wait_for_news(self, ends: Mapping[TopicPartition, int], wait_ms: int) -> None:
+    def wait_for_records(self, ends: Mapping[TopicPartition, int], wait_ms: int) -> None:
         self.waits += 1
         for one, count in self.arrives.items():
             self.write(one.topic, one.partition, count)

@@ -55,7 +55,11 @@ def test_the_kinds_of_selection() -> None:
     matched = parse_source_options({**servers, "subscribePattern": "or.*"}, is_streaming=True).selection
     assert (matched.named, matched.wants_topic("orders"), matched.wants_topic("doors")) == (None, True, False)
     assigned = parse_source_options({**servers, "assign": '{"a": [2, 0]}'}, is_streaming=True).selection
-    assert (assigned.wanted("a", 3), assigned.wanted("a", 1), assigned.wants_topic("b")) == ((0, 2), (0,), False)
+    assert (assigned.partitions_of("a", 3), assigned.partitions_of("a", 1), assigned.wants_topic("b")) == (
+        (0, 2),
+        (0,),
+        False,
+    )
 
 
 def test_a_timestamp_beats_timestamps_beat_offsets() -> None:

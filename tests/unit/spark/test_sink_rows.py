@@ -9,7 +9,7 @@ import pytest
 
 from tidelog.model.batch_header import Compression
 from tidelog.model.errors import InvalidRequest
-from tidelog.spark.columns import ddl, wanted_columns
+from tidelog.spark.columns import ddl, query_columns
 from tidelog.spark.sink_options import check_schema, parse_sink_options
 from tidelog.spark.sink_rows import SinkRow, sink_rows
 
@@ -113,7 +113,7 @@ def test_a_mistake_in_a_sink_is_told(options: dict[str, str], says: str) -> None
 
 
 def test_a_schema_to_read_is_a_choice_of_columns() -> None:
-    assert wanted_columns(schema(offset="bigint", value="binary")) == ["offset", "value"]
+    assert query_columns(schema(offset="bigint", value="binary")) == ["offset", "value"]
     assert "headers" not in ddl(include_headers=False)
     assert ddl(include_headers=True).endswith("`headers` array<struct<key:string,value:binary>>")
 
@@ -123,4 +123,4 @@ def test_a_schema_to_read_is_a_choice_of_columns() -> None:
 )
 def test_other_columns_can_not_be_read(kinds: dict[str, str], says: str) -> None:
     with pytest.raises(InvalidRequest, match=says):
-        wanted_columns(schema(**kinds))
+        query_columns(schema(**kinds))

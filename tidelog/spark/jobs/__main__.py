@@ -24,41 +24,41 @@ EXAMPLES = """examples:
 
 def parser() -> argparse.ArgumentParser:
     """Returns the parser of the command line."""
-    found = argparse.ArgumentParser(
+    root = argparse.ArgumentParser(
         prog="tidelog.spark.jobs",
         description="Whole-topic pipelines on Spark.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    commands = found.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    one = commands.add_parser("archive", help="topics to Parquet, each record once; goes on where it ended")
-    one.add_argument("topics", help="a comma list")
-    one.add_argument("target", help="a directory that Spark can write")
-    one.add_argument("--records-per-batch", type=int, default=RECORDS_PER_BATCH)
-    one = commands.add_parser("replay", help="an archive back into a topic, each record once")
-    one.add_argument("source", help="what archive wrote")
-    one.add_argument("topic", help="where to; it must exist")
-    one.add_argument("--from-topic", help="the archived topic, if it is another one")
-    one.add_argument("--by-key", action="store_true", help="let keys choose partitions")
-    one.add_argument("--write-id", help="the name under which a repeat is recognised")
-    one = commands.add_parser("audit", help="read every replica, compare; exit status 1 if anything is wrong")
-    one.add_argument("topics", nargs="+")
-    one = commands.add_parser("stats", help="volume by partition, hour and key")
-    one.add_argument("topics", help="a comma list")
-    one.add_argument("--keys", type=int, default=KEYS_MAX, help="how many of the largest keys")
+    commands = root.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    job = commands.add_parser("archive", help="topics to Parquet, each record once; goes on where it ended")
+    job.add_argument("topics", help="a comma list")
+    job.add_argument("target", help="a directory that Spark can write")
+    job.add_argument("--records-per-batch", type=int, default=RECORDS_PER_BATCH)
+    job = commands.add_parser("replay", help="an archive back into a topic, each record once")
+    job.add_argument("source", help="what archive wrote")
+    job.add_argument("topic", help="where to; it must exist")
+    job.add_argument("--from-topic", help="the archived topic, if it is another one")
+    job.add_argument("--by-key", action="store_true", help="let keys choose partitions")
+    job.add_argument("--write-id", help="the name under which a repeat is recognised")
+    job = commands.add_parser("audit", help="read every replica, compare; exit status 1 if anything is wrong")
+    job.add_argument("topics", nargs="+")
+    job = commands.add_parser("stats", help="volume by partition, hour and key")
+    job.add_argument("topics", help="a comma list")
+    job.add_argument("--keys", type=int, default=KEYS_MAX, help="how many of the largest keys")
     for command in commands.choices.values():
         command.add_argument("--bootstrap", required=True, help="a comma list of brokers")
-    return found
+    return root
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs one command; returns its exit status."""
-    asked = parser().parse_args(arguments)
-    builder = SparkSession.builder.appName(f"tidelog {asked.command}").config("spark.ui.showConsoleProgress", "false")
+    options = parser().parse_args(arguments)
+    builder = SparkSession.builder.appName(f"tidelog {options.command}").config("spark.ui.showConsoleProgress", "false")
     spark = builder.getOrCreate()
     tell = Line()
     try:
-        return run(spark, asked, tell)
+        return run(spark, options, tell)
     except (TidelogError, PySparkException) as error:
         message = explain(error)
         if message is None:
@@ -76,48 +76,53 @@ def explain(error: Exception) -> str | None:
     errors."""
     if isinstance(error, TidelogError):
         return error.message
-    found = re.findall(r"^tidelog\.[\w.]*errors\.\w+: (.+)$", str(error), re.MULTILINE)
-    return found[-1] if found else None
+    messages = re.findall(r"^tidelog\.[\w.]*errors\.\w+: (.+)$", str(error), re.MULTILINE)
+    return messages[-1] if messages else None
 
 
-def run(spark: SparkSession, asked: argparse.Namespace, tell: Line) -> int:
+def run(spark: SparkSession, options: argparse.Namespace, tell: Line) -> int:
     """Runs one command in an existing session; returns its exit status."""
-    match asked.command:
+    match options.command:
         case "archive":
             count = archive(
-                spark, asked.bootstrap, asked.topics, asked.target, records_per_batch=asked.records_per_batch, tell=tell
+                spark,
+                options.bootstrap,
+                options.topics,
+                options.target,
+                records_per_batch=options.records_per_batch,
+                tell=tell,
             )
-            print(f"archived {count:,} records of {asked.topics}")
+            print(f"archived {count:,} records of {options.topics}")
         case "replay":
             count = replay(
                 spark,
-                asked.source,
-                asked.bootstrap,
-                asked.topic,
-                archived_topic=asked.from_topic,
-                write_id=asked.write_id,
-                by_key=asked.by_key,
+                options.source,
+                options.bootstrap,
+                options.topic,
+                archived_topic=options.from_topic,
+                write_id=options.write_id,
+                by_key=options.by_key,
                 tell=tell,
             )
-            print(f"{asked.topic} has the {count:,} records of {asked.source}")
+            print(f"{options.topic} has the {count:,} records of {options.source}")
         case "audit":
-            report = audit(spark, asked.bootstrap, asked.topics, tell=tell)
+            report = audit(spark, options.bootstrap, options.topics, tell=tell)
             for problem in report.problems:
                 print(problem)
             print(f"read {report.records:,} records, {report.bytes:,} bytes, of {report.replicas} replicas: ", end="")
             print(f"{len(report.problems)} problems" if report.problems else "all whole and alike")
             return 1 if report.problems else 0
         case _:
-            _show(stats(spark, asked.bootstrap, asked.topics, keys_max=asked.keys, tell=tell))
+            _show(stats(spark, options.bootstrap, options.topics, keys_max=options.keys, tell=tell))
     return 0
 
 
-def _show(found: Stats) -> None:
-    _table("partition", {f"{topic}-{number}": volume for (topic, number), volume in found.by_partition.items()})
-    _table("hour (UTC)", {hour.strftime("%Y-%m-%d %H:%M"): volume for hour, volume in found.by_hour.items()})
-    keys = {"(none)" if key is None else key.decode(errors="replace"): volume for key, volume in found.by_key.items()}
+def _show(volumes: Stats) -> None:
+    _table("partition", {f"{topic}-{number}": volume for (topic, number), volume in volumes.by_partition.items()})
+    _table("hour (UTC)", {hour.strftime("%Y-%m-%d %H:%M"): volume for hour, volume in volumes.by_hour.items()})
+    keys = {"(none)" if key is None else key.decode(errors="replace"): volume for key, volume in volumes.by_key.items()}
     _table("largest keys", keys)
-    print(f"{'total':32}{found.total.records:>16,}{found.total.bytes:>20,}")
+    print(f"{'total':32}{volumes.total.records:>16,}{volumes.total.bytes:>20,}")
 
 
 def _table(title: str, volumes: dict[str, Volume]) -> None:

@@ -27,15 +27,15 @@ class Line:
 
     def __init__(self) -> None:
         self._is_terminal = sys.stderr.isatty()
-        self._told_s = 0.0
+        self._shown_s = 0.0
 
     def __call__(self, text: str) -> None:
         """Shows a text: at once on a terminal, else if `LINE_S` seconds have passed since the last one; otherwise drops
         it."""
         if self._is_terminal:
             print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
-        elif time.monotonic() >= self._told_s + LINE_S:
-            self._told_s = time.monotonic()
+        elif time.monotonic() >= self._shown_s + LINE_S:
+            self._shown_s = time.monotonic()
             print(text, file=sys.stderr, flush=True)
 
     def end(self) -> None:
@@ -66,9 +66,9 @@ def watched(spark: SparkSession, what: str, tell: Tell) -> Iterator[None]:
     def watch() -> None:
         while not is_over.wait(POLL_S):
             stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
-            known = [stage for stage in stages if stage is not None]
-            if known:
-                done, tasks = sum(one.numCompletedTasks for one in known), sum(one.numTasks for one in known)
+            active = [stage for stage in stages if stage is not None]
+            if active:
+                done, tasks = sum(stage.numCompletedTasks for stage in active), sum(stage.numTasks for stage in active)
                 tell(f"{what}: {done} of {tasks} tasks")
 
     thread = threading.Thread(target=watch, daemon=True)

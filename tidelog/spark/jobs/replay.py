@@ -39,12 +39,12 @@ def replay(
     records = spark.read.schema(f"{ddl(include_headers=True)}, `date` date").parquet(f"{source}/{RECORDS}")
     chosen = records.where(functions.col("topic") == (archived_topic or topic)).drop("topic", "date")
     with watched(spark, f"reading {source}", tell):
-        found = chosen.agg(functions.count("*").alias("records"), functions.max("partition").alias("last")).first()
-    assert found is not None
-    if found["records"] == 0:
+        totals = chosen.agg(functions.count("*").alias("records"), functions.max("partition").alias("last")).first()
+    assert totals is not None
+    if totals["records"] == 0:
         return 0
-    _check_partitions(bootstrap, topic, 0 if by_key else found["last"])
-    tasks = found["last"] + 1
+    _check_partitions(bootstrap, topic, 0 if by_key else totals["last"])
+    tasks = totals["last"] + 1
     ordered = chosen.repartition(tasks, "partition").sortWithinPartitions("partition", "offset")
     rows = ordered.drop("partition") if by_key else ordered
     with watched(spark, f"writing {topic}", tell):
@@ -57,19 +57,19 @@ def replay(
             .option("writeId", write_id or f"replay of {source}")
             .save()
         )
-    return int(found["records"])
+    return int(totals["records"])
 
 
 def _check_partitions(bootstrap: str, topic: str, last: int) -> None:
     cluster = find_cluster(parse_bootstrap(bootstrap), timeout_s=TIMEOUT_MS / 1000)
     try:
-        found = cluster.metadata([topic]).topics
+        topics = cluster.metadata([topic]).topics
     finally:
         cluster.close()
-    if not found:
+    if not topics:
         raise InvalidRequest(f"topic {topic!r} does not exist; create it first")
-    if last >= len(found[0].partitions):
+    if last >= len(topics[0].partitions):
         raise InvalidRequest(
-            f"the archive has a partition {last}, and topic {topic!r} has {len(found[0].partitions)} partitions; "
+            f"the archive has a partition {last}, and topic {topic!r} has {len(topics[0].partitions)} partitions; "
             "by_key lets keys choose"
         )

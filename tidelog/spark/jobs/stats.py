@@ -87,7 +87,9 @@ def _collect(counted: DataFrame, keys_max: int) -> Stats:
     }
     keys = counted.where(col("kind") == KEY).orderBy(desc("volume"), desc("records"), "key").limit(keys_max)
     by_key = {_bytes(row["key"]): Volume(row["records"], row["volume"]) for row in keys.collect()}
-    total = Volume(sum(one.records for one in by_partition.values()), sum(one.bytes for one in by_partition.values()))
+    total = Volume(
+        sum(volume.records for volume in by_partition.values()), sum(volume.bytes for volume in by_partition.values())
+    )
     return Stats(total, dict(sorted(by_partition.items())), dict(sorted(by_hour.items())), by_key)
 
 
