@@ -138,9 +138,8 @@ def print_brokers(checks: Sequence[BrokerCheck]) -> None:
             if files.error is not None:
                 print(f"{files.name} on broker {check.broker_id} cannot be verified: {files.error}")
             if files.found:
-                print(
-                    f"{files.name} on broker {check.broker_id}: {files.found} damaged, {files.found - files.left} repaired"
-                )
+                repaired = files.found - files.left
+                print(f"{files.name} on broker {check.broker_id}: {files.found} damaged, {repaired} repaired")
 
 
 def _broker_state(check: BrokerCheck) -> str:

@@ -95,8 +95,8 @@ def verify(
     """Returns the broker's own check of the range, or of its first part, up to `next_offset`."""
     offset_range = task.range
     target = (
-        f"/v3/clusters/{task.cluster_id}/topics/{quote(offset_range.topic, safe='')}/partitions/{offset_range.partition}"
-        f"/replicas/{task.broker}/verification?offset={offset}&to={to}&batches={str(names_batches).lower()}"
+        f"/v3/clusters/{task.cluster_id}/topics/{quote(offset_range.topic, safe='')}"
+        f"/partitions/{offset_range.partition}/replicas/{task.broker}/verification?offset={offset}&to={to}&batches={str(names_batches).lower()}"
     )
     return decode_answer(_VERIFICATION, cluster.call("GET", target))
 
