@@ -114,8 +114,8 @@ class AccessCalls(Calls):
 
     async def create_token(self, principal: str, *, lifetime_ms: int | None = None, description: str = "") -> NewToken:
         """Creates a token for a principal; without a lifetime it does not expire."""
-        asked = {"principal": principal, "lifetime_ms": lifetime_ms, "description": description}
-        return decoded(NewToken, await self._change("POST", "/tokens", asked, safe=False))
+        document = {"principal": principal, "lifetime_ms": lifetime_ms, "description": description}
+        return decoded(NewToken, await self._change("POST", "/tokens", document, safe=False))
 
     async def revoke_token(self, token_id: str) -> None:
         """Revokes a token; requests with it are rejected afterwards."""

@@ -37,7 +37,7 @@ class Calls:
         self,
         method: str,
         path: str,
-        asked: object = None,
+        document: object = None,
         *,
         safe: bool,
         tells_timeout: bool = False,
@@ -45,7 +45,7 @@ class Calls:
     ) -> bytes:
         """Sends a change. `safe`: the change is idempotent, so it is also retried after an unknown outcome;
         `tells_timeout`: the broker gets a `timeout_ms` in which to respond."""
-        body, headers = (None, None) if asked is None else (msgspec.json.encode(asked), JSON_HEADERS)
+        body, headers = (None, None) if document is None else (msgspec.json.encode(document), JSON_HEADERS)
         target = self._target(path)
         return await self._session.call(
             method, target, body=body, headers=headers, safe=safe, tells_timeout=tells_timeout, address=address

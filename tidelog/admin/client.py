@@ -151,15 +151,15 @@ class AdminClient(GroupCalls, QuotaCalls, AccessCalls):
     async def _existing(self, name: str) -> TopicMetadata | None:
         """Returns the topic of this name; None if there is none or the name is invalid."""
         try:
-            found = (await self._session.metadata(name)).topics
+            topics = (await self._session.metadata(name)).topics
         except InvalidRequest:
             return None
-        return next((topic for topic in found if topic.name == name), None)
+        return next((topic for topic in topics if topic.name == name), None)
 
     async def _ask_to_create(self, topic: NewTopic, *, validate_only: bool) -> TopicPlacement:
         configs = [{"name": name, "value": value} for name, value in topic.configs.items()]
-        asked = {**msgspec.structs.asdict(topic), "configs": configs, "validate_only": validate_only}
-        given = {name: value for name, value in asked.items() if value is not None}
+        document = {**msgspec.structs.asdict(topic), "configs": configs, "validate_only": validate_only}
+        given = {name: value for name, value in document.items() if value is not None}
         return decoded(TopicPlacement, await self._change("POST", "/topics", given, safe=validate_only))
 
     async def delete_topic(self, name: str) -> None:
@@ -179,11 +179,11 @@ class AdminClient(GroupCalls, QuotaCalls, AccessCalls):
         """Returns these topics in this order, or all topics. Raises `UnknownTopic`."""
         if names is None:
             return [TopicDescription.of(topic) for topic in (await self._session.all_metadata()).topics]
-        found = {topic.name: topic for topic in (await self._session.metadata(*names)).topics}
-        missing = [name for name in names if name not in found]
+        topics = {topic.name: topic for topic in (await self._session.metadata(*names)).topics}
+        missing = [name for name in names if name not in topics]
         if missing:
             raise UnknownTopic(f"topic {missing[0]!r} does not exist")
-        return [TopicDescription.of(found[name]) for name in names]
+        return [TopicDescription.of(topics[name]) for name in names]
 
     async def create_partitions(self, name: str, total: int) -> TopicPlacement:
         """Increases a topic's partitions to `total`. This changes the partitions of keys: records of one key may end up
@@ -224,25 +224,25 @@ class AdminClient(GroupCalls, QuotaCalls, AccessCalls):
             {"name": name, "operation": "DELETE"} if value is None else {"name": name, "value": value}
             for name, value in changes.items()
         ]
-        asked = {"data": data, "validate_only": validate_only}
-        await self._change("POST", f"/topics/{quote(topic, safe='')}/configs:alter", asked, safe=True)
+        document = {"data": data, "validate_only": validate_only}
+        await self._change("POST", f"/topics/{quote(topic, safe='')}/configs:alter", document, safe=True)
 
     # -- cluster -------------------------------------------------------------------------------------------------
 
     async def describe_cluster(self) -> ClusterDescription:
         """Returns the cluster's controller, voters and brokers."""
-        found = await self._read(_Cluster, "")
+        cluster = await self._read(_Cluster, "")
         brokers = await self.list_brokers()
         controllers = [broker.broker_id for broker in brokers if broker.is_controller]
         return ClusterDescription(
             self._session.cluster_id,
             controllers[0] if controllers else -1,
-            found.controller_epoch,
-            found.metadata_position,
-            found.voters,
+            cluster.controller_epoch,
+            cluster.metadata_position,
+            cluster.voters,
             tuple(brokers),
-            found.recoveries,
-            found.feature_level,
+            cluster.recoveries,
+            cluster.feature_level,
         )
 
     async def raise_feature_level(self, *, validate_only: bool = False) -> LevelRaised:
@@ -292,12 +292,12 @@ class AdminClient(GroupCalls, QuotaCalls, AccessCalls):
 
         Raises `NotFound` or `InvalidRequest`; then nothing moves.
         """
-        asked = {
+        document = {
             "leaving": list(leaving),
             "validate_only": validate_only,
             "throttle_bytes_per_s": throttle_bytes_per_s,
         }
-        body = await self._change("POST", "/brokers:rebalance", asked, safe=True)
+        body = await self._change("POST", "/brokers:rebalance", document, safe=True)
         return decoded(Listed[NewAssignment], body).data
 
     async def alter_reassignments(
@@ -308,11 +308,11 @@ class AdminClient(GroupCalls, QuotaCalls, AccessCalls):
 
         Raises `UnknownTopic`, `UnknownPartition`, `InvalidRequest`.
         """
-        asked = {
+        document = {
             "data": [msgspec.to_builtins(move) for move in moves],
             "throttle_bytes_per_s": throttle_bytes_per_s,
         }
-        await self._change("POST", "/topics/-/partitions/-/reassignment", asked, safe=True)
+        await self._change("POST", "/topics/-/partitions/-/reassignment", document, safe=True)
 
     async def list_reassignments(self) -> list[ReassignmentDescription]:
         """Returns the partitions whose replicas are being moved, from the metadata of any broker."""
@@ -377,11 +377,11 @@ class AdminClient(GroupCalls, QuotaCalls, AccessCalls):
         asked and is not in `even_though`; with `votes`, if the partition has a leader, can elect one, or has changed.
         Also raises `UnknownTopic`, `UnknownPartition`, `OffsetOutOfRange`, `LeaderNotAvailable`.
         """
-        asked: dict[str, object] = {"even_though": list(even_though), "votes": votes, "validate_only": validate_only}
+        document: dict[str, object] = {"even_though": list(even_though), "votes": votes, "validate_only": validate_only}
         if offsets is not None:
-            asked |= {"start_offset": offsets[0], "end_offset": offsets[1]}
+            document |= {"start_offset": offsets[0], "end_offset": offsets[1]}
         path = f"/topics/{quote(topic, safe='')}/partitions/{partition}/losses"
-        return decoded(LossesJudged, await self._change("POST", path, asked, safe=True))
+        return decoded(LossesJudged, await self._change("POST", path, document, safe=True))
 
     async def list_losses(self, topic: str | None = None) -> list[AcceptedLoss]:
         """Returns the audit records of given-up losses, of the cluster or of one topic. Raises `UnknownTopic`."""
@@ -402,7 +402,7 @@ class AdminClient(GroupCalls, QuotaCalls, AccessCalls):
             partitions if isinstance(partitions, Mapping) else dict.fromkeys(partitions)
         )
         queries = [OffsetQuery(topic, partition, time) for (topic, partition), time in times.items()]
-        return {found.key: found for found in await fetch_offsets(self._session, queries)}
+        return {entry.key: entry for entry in await fetch_offsets(self._session, queries)}
 
     async def delete_records(self, topic: str, partition: int, before_offset: int) -> None:
         """Deletes the committed records of a partition before an offset, on all replicas (Kafka: DeleteRecords). When

@@ -56,7 +56,7 @@ class GroupCalls(Calls):
         Raises `GroupNotEmpty` while the group has members, `UnknownTopic`, `UnknownPartition`, `InvalidRequest`.
         """
         chosen = [{"topic_name": topic, "partition_ids": numbers} for topic, numbers in (topics or {}).items()]
-        asked: dict[str, Any] = {
+        document: dict[str, Any] = {
             "to": to,
             "offset": offset,
             "timestamp": timestamp,
@@ -66,7 +66,7 @@ class GroupCalls(Calls):
             "validate_only": validate_only,
         }
         is_safe = validate_only or to != "shift"
-        body = await self._change("POST", _path(name) + "/offsets:reset", asked, safe=is_safe)
+        body = await self._change("POST", _path(name) + "/offsets:reset", document, safe=is_safe)
         return decoded(Listed[OffsetReset], body).data
 
     async def delete_group(self, name: str) -> None:

@@ -50,7 +50,7 @@ class TopicPlacement(msgspec.Struct, frozen=True):
             topic.is_internal,
             len(topic.partitions[0].replicas),
             len(topic.partitions),
-            tuple(ReplicaPlacement(found.partition, found.replicas) for found in topic.partitions),
+            tuple(ReplicaPlacement(partition.partition, partition.replicas) for partition in topic.partitions),
         )
 
 
@@ -91,15 +91,15 @@ class TopicDescription(msgspec.Struct, frozen=True):
             len(topic.partitions),
             tuple(
                 PartitionDescription(
-                    found.partition,
-                    found.leader,
-                    found.leader_epoch,
-                    found.replicas,
-                    found.isr,
-                    found.elr,
-                    found.voters,
+                    partition.partition,
+                    partition.leader,
+                    partition.leader_epoch,
+                    partition.replicas,
+                    partition.isr,
+                    partition.elr,
+                    partition.voters,
                 )
-                for found in topic.partitions
+                for partition in topic.partitions
             ),
         )
 

@@ -27,7 +27,7 @@ class ClusterState(msgspec.Struct, frozen=True):
 
     def epoch_of(self, node: int) -> int:
         """Returns the epoch of the broker's registration; -1 if it has none."""
-        return next((one.broker_epoch for one in self.cluster.brokers if one.broker_id == node), -1)
+        return next((broker.broker_epoch for broker in self.cluster.brokers if broker.broker_id == node), -1)
 
 
 def restart_order(cluster: ClusterDescription) -> list[int]:
@@ -36,7 +36,7 @@ def restart_order(cluster: ClusterDescription) -> list[int]:
     controllers = {broker.rack for broker in cluster.brokers if broker.is_controller}
     ordered = sorted(
         cluster.brokers,
-        key=lambda one: (one.rack in controllers, one.rack or "", one.is_controller, one.broker_id),
+        key=lambda broker: (broker.rack in controllers, broker.rack or "", broker.is_controller, broker.broker_id),
     )
     return [broker.broker_id for broker in ordered]
 
@@ -44,8 +44,8 @@ def restart_order(cluster: ClusterDescription) -> list[int]:
 def not_whole(state: ClusterState) -> str:
     """Returns the reason why no broker may be stopped now; empty if one may."""
     return (
-        _named("not live: broker", [one.broker_id for one in state.cluster.brokers if one.is_fenced])
-        or _named("not voting: broker", [one.broker_id for one in state.cluster.voters if not one.is_live])
+        _named("not live: broker", [broker.broker_id for broker in state.cluster.brokers if broker.is_fenced])
+        or _named("not voting: broker", [voter.broker_id for voter in state.cluster.voters if not voter.is_live])
         or ("there is no active controller" if state.cluster.controller_id < 0 else "")
         or _named("not all replicas in sync: partition", _behind(state.topics))
         or _named(
@@ -69,10 +69,10 @@ def not_back(state: ClusterState, node: int, epoch_before: int) -> str:
 
 def _behind(topics: Sequence[TopicDescription]) -> list[str]:
     return [
-        f"{topic.topic_name}-{one.partition_id}"
+        f"{topic.topic_name}-{partition.partition_id}"
         for topic in topics
-        for one in topic.partitions
-        if one.leader < 0 or any(node not in one.isr for node in one.replicas)
+        for partition in topic.partitions
+        if partition.leader < 0 or any(node not in partition.isr for node in partition.replicas)
     ]
 
 

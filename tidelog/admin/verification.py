@@ -80,21 +80,21 @@ class PartitionCheck:
             replica.broker_id: [
                 *([(start, end)] if replica.error is not None else []),
                 *([(replica.differs_at, end)] if replica.differs_at is not None else []),
-                *((one.start_offset, one.end_offset) for one in replica.damaged),
+                *((damage.start_offset, damage.end_offset) for damage in replica.damaged),
             ]
             for replica in self.replicas
         }
         edges = {max(start, min(edge, end)) for ranges in bad.values() for pair in ranges for edge in pair}
-        found: list[GoodCopies] = []
+        spans: list[GoodCopies] = []
         for begin, stop in itertools.pairwise(sorted({start, end, *edges})):
             copies = sum(not any(a <= begin < b for a, b in ranges) for ranges in bad.values())
-            is_as_before = bool(found) and found[-1].copies == copies
-            found.append(GoodCopies(found.pop().start_offset if is_as_before else begin, stop, copies))
-        return found
+            is_as_before = bool(spans) and spans[-1].copies == copies
+            spans.append(GoodCopies(spans.pop().start_offset if is_as_before else begin, stop, copies))
+        return spans
 
     def scarce(self) -> list[GoodCopies]:
         """Returns the ranges with one undamaged copy or none, in a partition with more replicas."""
-        return [one for one in self.good_copies() if one.copies <= 1 and one.copies < len(self.replicas)]
+        return [span for span in self.good_copies() if span.copies <= 1 and span.copies < len(self.replicas)]
 
 
 class PartitionVerifier:
@@ -118,58 +118,58 @@ class PartitionVerifier:
             ReplicaCheck(broker_id, error=f"broker {broker_id} is down" if broker_id in down else None)
             for broker_id in replicas
         ]
-        self._found = PartitionCheck(topic, partition, checks, has_leader=has_leader)
+        self._check = PartitionCheck(topic, partition, checks, has_leader=has_leader)
 
     async def verify(self) -> PartitionCheck:
         """Compares the replicas, and waits for repairs. Errors of replicas are in the result."""
-        found = await self.compare()
+        check = await self.compare()
         await await_repairs([self])
-        return found
+        return check
 
     async def compare(self) -> PartitionCheck:
         """Compares the replicas, without waiting for repairs. Errors of replicas are in the result."""
-        found = self._found
-        extents = [await self._ask(replica, 0, 0) for replica in found.replicas]
-        known = [extent for extent in extents if extent is not None]
-        if known:
-            found.start_offset = max(extent.log_start_offset for extent in known)
-            found.end_offset = max(found.start_offset, min(extent.high_watermark for extent in known))
-        offset = found.start_offset
-        while offset < found.end_offset:
+        check = self._check
+        extents = [await self._ask(replica, 0, 0) for replica in check.replicas]
+        answers = [extent for extent in extents if extent is not None]
+        if answers:
+            check.start_offset = max(extent.log_start_offset for extent in answers)
+            check.end_offset = max(check.start_offset, min(extent.high_watermark for extent in answers))
+        offset = check.start_offset
+        while offset < check.end_offset:
             end = await self._compare(offset)
             if end is None:
                 break
             self._advance(end - offset)
             offset = end
-        return found
+        return check
 
     async def _compare(self, offset: int) -> int | None:
         """Compares one range of offsets; returns its end, or None if no replica can be asked any more."""
-        end = self._found.end_offset
+        end = self._check.end_offset
         first: ReplicaVerification | None = None
-        for replica in self._found.replicas:
+        for replica in self._check.replicas:
             answer = await self._ask(replica, offset, end if first is None else first.next_offset)
             if answer is None:
                 continue
-            replica.damaged += [one for one in answer.damaged if one not in replica.damaged]
+            replica.damaged += [damage for damage in answer.damaged if damage not in replica.damaged]
             if first is None:
                 first = answer
-                self._found.bytes += answer.bytes
+                self._check.bytes += answer.bytes
             elif replica.differs_at is None and not _are_alike(answer, first):
                 replica.differs_at = await self._first_difference(replica, first.broker_id, offset, first.next_offset)
         return None if first is None else min(max(first.next_offset, offset + 1), end)
 
-    async def _first_difference(self, replica: ReplicaCheck, other: int, offset: int, to: int) -> int | None:
+    async def _first_difference(self, replica: ReplicaCheck, broker_id: int, offset: int, to: int) -> int | None:
         """Returns the first offset where two replicas differ; None if they are the same, and one only read less far."""
         mine = await self._ask(replica, offset, to, names_batches=True)
-        theirs = await self._ask(ReplicaCheck(other), offset, to, names_batches=True)
+        theirs = await self._ask(ReplicaCheck(broker_id), offset, to, names_batches=True)
         if mine is None or theirs is None:
             return None
         pairs = zip(mine.batches or (), theirs.batches or (), strict=False)
         different = next((min(a.base_offset, b.base_offset) for a, b in pairs if a != b), None)
         if different is not None or mine.next_offset == theirs.next_offset:
             return different
-        return await self._first_difference(replica, other, min(mine.next_offset, theirs.next_offset), to)
+        return await self._first_difference(replica, broker_id, min(mine.next_offset, theirs.next_offset), to)
 
     async def _ask(
         self, replica: ReplicaCheck, offset: int, to: int, *, names_batches: bool = False
@@ -178,8 +178,8 @@ class PartitionVerifier:
             return None
         try:
             return await self._verify(
-                self._found.topic,
-                self._found.partition,
+                self._check.topic,
+                self._check.partition,
                 replica.broker_id,
                 offset=offset,
                 to=to,
@@ -191,13 +191,13 @@ class PartitionVerifier:
 
     async def look_again(self) -> bool:
         """Checks the damaged offsets again; returns True if all are repaired."""
-        for replica in self._found.replicas:
+        for replica in self._check.replicas:
             for damaged in list(replica.damaged):
                 again = await self._ask(replica, damaged.start_offset, damaged.end_offset)
                 if again is not None and not again.damaged:
                     replica.damaged.remove(damaged)
                     replica.repaired.append(damaged)
-        return not any(replica.damaged for replica in self._found.replicas)
+        return not any(replica.damaged for replica in self._check.replicas)
 
 
 async def await_repairs(verifiers: Sequence[PartitionVerifier]) -> None:
@@ -206,18 +206,18 @@ async def await_repairs(verifiers: Sequence[PartitionVerifier]) -> None:
     loop = asyncio.get_running_loop()
     give_up_s = loop.time() + REPAIR_S_MAX
     waiting = list(verifiers)
-    while waiting := [one for one in waiting if not await one.look_again()]:
+    while waiting := [verifier for verifier in waiting if not await verifier.look_again()]:
         if loop.time() >= give_up_s:
             return
         await asyncio.sleep(POLL_S)
 
 
-def _are_alike(one: ReplicaVerification, other: ReplicaVerification) -> bool:
+def _are_alike(answer: ReplicaVerification, reference: ReplicaVerification) -> bool:
     """Returns True if two results agree. Results with different start offsets cannot be compared, since records were
     deleted meanwhile, and count as equal."""
-    if one.offset != other.offset:
+    if answer.offset != reference.offset:
         return True
-    return (one.checksum, one.next_offset) == (other.checksum, other.next_offset)
+    return (answer.checksum, answer.next_offset) == (reference.checksum, reference.next_offset)
 
 
 @dataclass(slots=True)
@@ -233,7 +233,7 @@ class BrokerCheck:
     @property
     def is_whole(self) -> bool:
         """True if nothing is damaged now."""
-        return self.error is None and not any(one.left or one.error for one in self.checked)
+        return self.error is None and not any(files.left or files.error for files in self.checked)
 
 
 async def verify_broker(ask: Callable[..., Awaitable[BrokerVerification]], broker_id: int) -> BrokerCheck:
