@@ -47,7 +47,7 @@ class Batch:
     """Records of one partition that are sent, and succeed or fail, together.
 
     Open: `records` grows and `room`, the remaining reserved bytes, shrinks. Sealed: `data` is the encoded batch.
-    Settled: `outcome` is the result, and the bytes are freed. `asked` counts the records whose result is awaited.
+    Settled: `outcome` is the result, and the bytes are freed. `awaited` counts the records whose result is awaited.
     """
 
     def __init__(self, queue: PartitionQueue, created_s: float, due_s: float, capacity_bytes: int) -> None:
@@ -61,7 +61,7 @@ class Batch:
         self.data = bytearray()
         self.outcome: BatchReceipt | TidelogError | None = None
         self.watchers: list[Callable[[], None]] = []
-        self.asked = 0
+        self.awaited = 0
 
     def watch(self, callback: Callable[[], None]) -> None:
         """Calls `callback` once when the batch is settled; at once if it already is."""

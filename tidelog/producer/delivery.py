@@ -55,7 +55,7 @@ class Delivery:
         self._batch.queue.hurry(self._batch)
 
     def __await__(self) -> Generator[object, None, RecordMetadata]:
-        self._batch.asked += 1
+        self._batch.awaited += 1
         if self._batch.outcome is None:
             yield from settled(self._batch).__await__()
         return record_metadata(self._batch, self._index, self._timestamp_ms)
@@ -89,7 +89,7 @@ class Deliveries:
 
     def __await__(self) -> Generator[object, None, list[RecordMetadata]]:
         for batch, _, positions in self._spans:
-            batch.asked += len(positions)
+            batch.awaited += len(positions)
         for batch, _, _ in self._spans:
             if batch.outcome is None:
                 yield from settled(batch).__await__()

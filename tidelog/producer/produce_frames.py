@@ -63,18 +63,18 @@ class ProduceFrames:
         return outcomes
 
     def _outcome(self, result: Told, batch_count: int) -> Outcome:
-        receipts = parse_told(result, batch_count)
+        receipts = parse_result(result, batch_count)
         if isinstance(receipts, NotLeader) and self._session.transport != "kafka":
             return STRAY
         return Outcome(error=receipts, is_own=True) if isinstance(receipts, TidelogError) else Outcome(receipts)
 
 
-def parse_told(told: Told, batch_count: int) -> Sequence[BatchReceipt] | TidelogError:
+def parse_result(result: Told, batch_count: int) -> Sequence[BatchReceipt] | TidelogError:
     """Returns the receipts of a partition's batches, or the partition's error."""
-    if told.tag is None:
-        return _in_kafkas_words(told, batch_count)
+    if result.tag is None:
+        return _in_kafkas_words(result, batch_count)
     try:
-        tag = decode_produced(told.tag)
+        tag = decode_produced(result.tag)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:  # msgspec lets the second one through
         return NoAnswer(f"the receipt makes no sense ({error}); is this a tidelog broker?")
     if tag.error_code is not None:

@@ -84,7 +84,7 @@ class Sender:
         self._options = options
         self._lanes = Lanes(session, options)
         self._sequences = Sequences() if options.is_idempotent else None
-        self._id_asked: asyncio.Future[TidelogError | None] | None = None
+        self._id_request: asyncio.Future[TidelogError | None] | None = None
         """The request for a producer id in progress, which all waiting partitions share."""
         self._tasks: dict[PartitionQueue, asyncio.Task[None]] = {}
         self._timers: dict[PartitionQueue, asyncio.TimerHandle] = {}
@@ -224,12 +224,12 @@ class Sender:
 
     async def _adopt_id(self, sequences: Sequences, timeout_s: float) -> None:
         """Gets a producer id; concurrent callers share one request for it."""
-        if self._id_asked is not None:
-            failure = await asyncio.shield(self._id_asked)
+        if self._id_request is not None:
+            failure = await asyncio.shield(self._id_request)
             if failure is not None:
                 raise failure
             return
-        self._id_asked = id_asked = asyncio.get_running_loop().create_future()
+        self._id_request = id_request = asyncio.get_running_loop().create_future()
         outcome: TidelogError | None = ClientClosed("the producer was closed before it had an id")
         try:
             sequences.adopt(await self._new_producer_id(timeout_s))
@@ -238,8 +238,8 @@ class Sender:
             outcome = error
             raise
         finally:
-            self._id_asked = None
-            id_asked.set_result(outcome)
+            self._id_request = None
+            id_request.set_result(outcome)
 
     async def _new_producer_id(self, timeout_s: float) -> ProducerId:
         """Requests a producer id from a broker. All errors are raised as definite, since no record was sent."""
@@ -308,7 +308,7 @@ class Sender:
                 self._fail(queue.sealed.popleft(), error)
 
     def _fail(self, batch: Batch, error: TidelogError) -> None:
-        if not batch.asked:
+        if not batch.awaited:
             count, partition = batch.record_count, batch.queue.partition
             logger.warning("%d records to %s were not delivered: %s", count, partition, error.message)
         self._failed.append(batch)
@@ -319,7 +319,7 @@ class Sender:
         """Returns the first error since the last call that nobody has awaited; each error is returned once."""
         failed, self._failed = self._failed, deque(maxlen=FAILED_REMEMBERED)
         for batch in failed:
-            if batch.asked < batch.record_count and isinstance(batch.outcome, TidelogError):
+            if batch.awaited < batch.record_count and isinstance(batch.outcome, TidelogError):
                 return batch.outcome
         return None
 

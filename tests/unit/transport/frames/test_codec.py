@@ -16,7 +16,7 @@ from tidelog.model.kafka_wire import NO_TAGS, Malformed
 from tidelog.model.receipt_tags import ASKED, ProducedTag
 from tidelog.model.steps import drive
 from tidelog.producer.accumulator import BatchReceipt
-from tidelog.producer.produce_frames import parse_told
+from tidelog.producer.produce_frames import parse_result
 from tidelog.transport.errors import NoAnswer
 from tidelog.transport.frames import codec
 from tidelog.transport.frames.codec import Sent, Told, Wanted
@@ -62,17 +62,17 @@ def test_a_receipt_comes_as_it_was_made() -> None:
     receipt = ProducedTag([7, None], 4, (1, 2), "replicated")
     refusal = ProducedTag(error_code=NotLeader.code, message="no")
     told = codec.read_produced(answered(call, [receipt, refusal]), SENT)
-    assert parse_told(told[0], 2) == [
+    assert parse_result(told[0], 2) == [
         BatchReceipt(7, 4, (1, 2), "replicated"),
         BatchReceipt(None, 4, (1, 2), "replicated"),
     ]
-    assert isinstance(parse_told(told[1], 1), NotLeader)
+    assert isinstance(parse_result(told[1], 1), NotLeader)
 
 
 def test_what_is_no_receipt_leaves_the_outcome_open() -> None:
     for tag in (b"", b"{", b'{"base_offsets": [1, 2]}', b'{"base_offsets": "x"}', b"\xff"):
-        assert isinstance(parse_told(Told(0, "", memoryview(tag)), 1), NoAnswer)
-    assert isinstance(parse_told(Told(0, "", None), 1), NoAnswer)
+        assert isinstance(parse_result(Told(0, "", memoryview(tag)), 1), NoAnswer)
+    assert isinstance(parse_result(Told(0, "", None), 1), NoAnswer)
 
 
 def test_kafkas_words_alone_keep_what_is_definite() -> None:
@@ -82,7 +82,7 @@ def test_kafkas_words_alone_keep_what_is_definite() -> None:
         (KafkaCode.REQUEST_TIMED_OUT, TimedOutAfterAppend),
         (-1, NoAnswer),
     ):
-        error = parse_told(Told(code, "", None), 1)
+        error = parse_result(Told(code, "", None), 1)
         assert isinstance(error, kind)
         assert error.definite is (kind in (NotAuthorized, NotLeader))
 
