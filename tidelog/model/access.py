@@ -144,14 +144,14 @@ def is_within(host: str, network: str) -> bool:
 
 def check_acl(acl: Acl) -> Acl:
     """Returns the ACL with its host in canonical form. Raises `InvalidRequest` if a field is invalid."""
-    for what, value, known in (
+    for what, value, allowed in (
         ("resource type", acl.resource_type, RESOURCE_TYPES),
         ("pattern type", acl.pattern_type, PATTERN_TYPES),
         ("operation", acl.operation, OPERATIONS),
         ("permission", acl.permission, PERMISSIONS),
     ):
-        if value not in known:
-            raise InvalidRequest(f"{value!r} is no {what} of an ACL; take one of {', '.join(known)}")
+        if value not in allowed:
+            raise InvalidRequest(f"{value!r} is no {what} of an ACL; take one of {', '.join(allowed)}")
     check_principal(acl.principal)
     if not 0 < len(acl.resource_name) <= NAME_MAX or not acl.resource_name.isprintable():
         raise InvalidRequest(f"an ACL names a resource, with 1 to {NAME_MAX} printable characters, or * for all")
@@ -311,15 +311,15 @@ class AclIndex:
         return (acl for pattern in patterns for name in names for acl in pattern.get(name, ()))
 
     def _decide_any(self, caller: Caller, operation: Operation, resource_type: str) -> bool:
-        found = [
+        acls = [
             acl
             for (kind, _, _), pattern in self._patterns.items()
             if kind == resource_type
             for acl in self._about([pattern], caller)
             if acl.concerns(caller, operation)
         ]
-        denials = [acl for acl in found if acl.permission == DENY]
-        return any(acl.permission == ALLOW and not any(_covers(denial, acl) for denial in denials) for acl in found)
+        denials = [acl for acl in acls if acl.permission == DENY]
+        return any(acl.permission == ALLOW and not any(_covers(denial, acl) for denial in denials) for acl in acls)
 
 
 def _covers(denial: Acl, allowed: Acl) -> bool:

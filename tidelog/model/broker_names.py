@@ -30,8 +30,8 @@ class BrokerName(NamedTuple):
 
 def parse_broker_name(uri: str) -> BrokerName | None:
     """Parses a URI from a certificate as a broker's name. Returns None if it is none."""
-    found = _NAME.fullmatch(uri)
-    return None if found is None else BrokerName(found[1], int(found[2]))
+    match = _NAME.fullmatch(uri)
+    return None if match is None else BrokerName(match[1], int(match[2]))
 
 
 def broker_name(certificate: dict[str, Any]) -> str:

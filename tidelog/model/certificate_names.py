@@ -87,7 +87,7 @@ def distinguished_name(subject: Subject) -> str:
 
 
 def _escaped(value: str) -> str:
-    return _TO_ESCAPE.sub(lambda found: "\\" + found[0], value)
+    return _TO_ESCAPE.sub(lambda match: "\\" + match[0], value)
 
 
 def principal_of(certificate: Mapping[str, Any], rules: Sequence[Rule]) -> Principal | None:

@@ -193,7 +193,7 @@ class PartitionInfo:
     def eras(self) -> tuple[int, int]:
         """The partition's era and the one before. An era is the leader epoch of the `Regrouping` that began it; the
         first is 0."""
-        epochs = (0, 0, *(one.leader_epoch for one in self.regroupings if one.members))
+        epochs = (0, 0, *(regrouping.leader_epoch for regrouping in self.regroupings if regrouping.members))
         return epochs[-1], epochs[-2]
 
     @property

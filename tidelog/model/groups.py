@@ -398,7 +398,7 @@ def pairs(listed: Sequence[TopicPartitions]) -> list[tuple[str, int]]:
 
 def grouped(partitions: Sequence[tuple[str, int]]) -> tuple[TopicPartitions, ...]:
     """Returns pairs of topic and partition number as entries per topic, sorted, each partition once."""
-    found = dict[str, list[int]]()
+    by_topic = dict[str, list[int]]()
     for topic, partition in sorted(dict.fromkeys(partitions)):
-        found.setdefault(topic, []).append(partition)
-    return tuple(TopicPartitions(topic, tuple(numbers)) for topic, numbers in found.items())
+        by_topic.setdefault(topic, []).append(partition)
+    return tuple(TopicPartitions(topic, tuple(numbers)) for topic, numbers in by_topic.items())

@@ -102,19 +102,19 @@ def judged(token: Jwt, terms: JwtTerms, now_ms: int) -> tuple[Principal, int]:
 
 def _document(text: str) -> dict[str, Any]:
     try:
-        found = json.loads(_bytes(text), object_pairs_hook=_once_each, parse_constant=_no_constant)
+        document = json.loads(_bytes(text), object_pairs_hook=_once_each, parse_constant=_no_constant)
     except (ValueError, RecursionError):
         raise _refused("malformed") from None
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise _refused("malformed")
-    return found
+    return document
 
 
 def _once_each(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    members = dict(pairs)
+    if len(members) < len(pairs):
         raise ValueError("a name is there twice")
-    return found
+    return members
 
 
 def _no_constant(name: str) -> Any:

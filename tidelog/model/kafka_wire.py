@@ -136,14 +136,14 @@ class Reader:
             self.uvarint()
             self._take(self.uvarint())
 
-    def tag(self, wanted: int) -> memoryview | None:
-        """Reads the tagged fields that end a structure. Returns the value of the field `wanted`, None if it is
+    def tag(self, number: int) -> memoryview | None:
+        """Reads the tagged fields that end a structure. Returns the value of the field `number`, None if it is
         missing."""
         value = None
         for _ in range(self.uvarint()):
             tag, size = self.uvarint(), self.uvarint()
             begin = self._take(size)
-            if tag == wanted:
+            if tag == number:
                 value = self.frame[begin : begin + size]
         return value
 

@@ -49,10 +49,10 @@ class LevelRange(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
             return f"feature level {self.lowest}"
         return f"feature levels {self.lowest} to {self.highest}"
 
-    def common(self, other: LevelRange) -> int | None:
+    def common(self, levels: LevelRange) -> int | None:
         """Returns the highest level in both; None if there is none."""
-        level = min(self.highest, other.highest)
-        return level if level in self and level in other else None
+        level = min(self.highest, levels.highest)
+        return level if level in self and level in levels else None
 
 
 SPOKEN_LEVELS: Final = LevelRange(LEVEL_MIN, LEVEL_MAX)
@@ -75,7 +75,7 @@ def unfit_for_level(node_id: int, levels: LevelRange, level: int) -> str:
 def without_common_level(mine: tuple[int, LevelRange], theirs: tuple[int, LevelRange]) -> str:
     """Returns the message that two brokers, each given by node id and levels, have no level in common, and what to do
     about it."""
-    (older, low), (newer, high) = sorted((mine, theirs), key=lambda one: one[1].highest)
+    (older, low), (newer, high) = sorted((mine, theirs), key=lambda node: node[1].highest)
     return (
         f"node {older} speaks {low}, and node {newer} {high}: they have none in common; upgrade node {older} to a "
         f"version of tidelog that speaks level {high.lowest}"

@@ -69,8 +69,8 @@ class LostRanges:
 
     def past(self, offset: int) -> int:
         """Returns the first offset from `offset` on that is not lost."""
-        found = self.from_offset(offset)
-        return offset if found is None or found[0] > offset else found[1]
+        lost = self.from_offset(offset)
+        return offset if lost is None or lost[0] > offset else lost[1]
 
     def covers(self, start: int, end: int) -> bool:
         """Returns True if all of [start, end) is lost."""
@@ -79,20 +79,20 @@ class LostRanges:
     def rest(self, start: int, end: int) -> Iterator[tuple[int, int]]:
         """Yields the parts of [start, end) that are not lost."""
         while start < end:
-            found = self.from_offset(start)
-            if found is None or found[0] >= end:
+            lost = self.from_offset(start)
+            if lost is None or lost[0] >= end:
                 yield start, end
                 return
-            if start < found[0]:
-                yield start, found[0]
-            start = found[1]
+            if start < lost[0]:
+                yield start, lost[0]
+            start = lost[1]
 
 
 def with_loss(losses: Sequence[AcceptedLoss], loss: AcceptedLoss) -> tuple[AcceptedLoss, ...]:
     """Returns the losses with a new one. Where it overlaps earlier losses, the earlier records stay and only the rest
     is added."""
     parts = [replace(loss, start=start, end=end) for start, end in LostRanges(losses).rest(loss.start, loss.end)]
-    return tuple(sorted((*losses, *parts), key=lambda known: known.start))
+    return tuple(sorted((*losses, *parts), key=lambda accepted: accepted.start))
 
 
 def _end(lost: tuple[int, int]) -> int:

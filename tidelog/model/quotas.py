@@ -72,13 +72,13 @@ class BucketName(NamedTuple):
 
 def altered(quotas: Sequence[Quota], entity: Entity, changes: Mapping[str, float | None]) -> tuple[Quota, ...]:
     """Returns the quotas after changes to one entity, where None removes a key. The result is in order of entities."""
-    known = {quota.entity: dict(quota.rates) for quota in quotas}
-    rates = {**known.pop(entity, {}), **changes}
+    by_entity = {quota.entity: dict(quota.rates) for quota in quotas}
+    rates = {**by_entity.pop(entity, {}), **changes}
     kept = {key: rate for key, rate in rates.items() if rate is not None}
     if kept:
-        known[entity] = kept
-    ordered = sorted(known, key=lambda each: tuple(name or "" for name in each))
-    return tuple(Quota(each, tuple(sorted(known[each].items()))) for each in ordered)
+        by_entity[entity] = kept
+    ordered = sorted(by_entity, key=lambda each: tuple(name or "" for name in each))
+    return tuple(Quota(each, tuple(sorted(by_entity[each].items()))) for each in ordered)
 
 
 def checked_entity(entity: Entity) -> Entity:
@@ -97,12 +97,12 @@ def checked_entity(entity: Entity) -> Entity:
 
 def check_rates(entity: Entity, changes: Mapping[str, float | None]) -> None:
     """Raises `InvalidRequest` if a key or a value is not valid for the entity."""
-    known = _keys_of(entity)
+    keys = _keys_of(entity)
     if not changes:
-        raise InvalidRequest(f"say what is to change of the quota for {entity}: {', '.join(known)}")
+        raise InvalidRequest(f"say what is to change of the quota for {entity}: {', '.join(keys)}")
     for key, rate in changes.items():
-        if key not in known:
-            raise InvalidRequest(f"a quota for {entity} can have {', '.join(known)}, and not {key[:NAME_CHARS_MAX]!r}")
+        if key not in keys:
+            raise InvalidRequest(f"a quota for {entity} can have {', '.join(keys)}, and not {key[:NAME_CHARS_MAX]!r}")
         if key == CONNECTIONS and rate is not None and not (1 <= rate <= RATE_MAX and rate == int(rate)):
             raise InvalidRequest(f"{key} is a whole number from 1 on; to take it back, remove it")
         if rate is not None and not (math.isfinite(rate) and RATE_MIN <= rate <= RATE_MAX):

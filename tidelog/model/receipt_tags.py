@@ -49,6 +49,6 @@ decode_produced: Final = msgspec.json.Decoder(ProducedTag).decode
 decode_fetched: Final = msgspec.json.Decoder(FetchedTag).decode
 
 
-def is_asked(reader: Reader, *, is_flexible: bool) -> bool:
+def is_requested(reader: Reader, *, is_flexible: bool) -> bool:
     """Reads the tagged fields at the end of a request. Returns True if the tidelog field is among them."""
     return is_flexible and reader.tag(TAG) is not None

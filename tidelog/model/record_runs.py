@@ -36,8 +36,8 @@ _TAIL: Final = (_NONE,) * 256
 
 
 def _codes(first: int, end: int) -> tuple[int, ...]:
-    known = (int.from_bytes(varint, "little") for varint in VARINTS[first:end])
-    return (_NONE,) * first + tuple(known) + (_NONE,) * (VARINT_TABLE_SIZE - end) + _TAIL
+    encoded = (int.from_bytes(varint, "little") for varint in VARINTS[first:end])
+    return (_NONE,) * first + tuple(encoded) + (_NONE,) * (VARINT_TABLE_SIZE - end) + _TAIL
 
 
 def _numbers(codes: Sequence[int]) -> Mapping[int, int]:

@@ -83,7 +83,7 @@ def verify_final(server: ServerFirst, message: bytes) -> bytes | None:
         raise refused("malformed") from None
     if len(proof) != len(signature):
         return None
-    client_key = bytes(one ^ other for one, other in zip(proof, signature, strict=True))
+    client_key = bytes(masked ^ mask for masked, mask in zip(proof, signature, strict=True))
     if not hmac.compare_digest(hashlib.new(kind, client_key).digest(), stored_key):
         return None
     return b"v=" + b64encode(hmac.digest(bytes.fromhex(server.keys.server_key), said, kind))

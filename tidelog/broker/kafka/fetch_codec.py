@@ -13,7 +13,7 @@ from tidelog.broker.kafka.endpoints import Hint, leader_tag, nodes_tag
 from tidelog.broker.kafka.slices import Slices
 from tidelog.model.kafka_wire import INT16, INT32, NO_TAGS, array, string, tagged, uvarint
 from tidelog.model.ports import Buffer
-from tidelog.model.receipt_tags import TAG, FetchedTag, encode, is_asked
+from tidelog.model.receipt_tags import TAG, FetchedTag, encode, is_requested
 from tidelog.model.steps import Steps
 
 SESSIONS_FROM: Final = 7
@@ -83,7 +83,7 @@ def read_fetch(call: Call) -> Steps[FetchRequest]:
         _skip_forgotten(call)
     if version >= RACKS_FROM:
         request.rack = reader.string(is_flexible=call.is_flexible)
-    request.is_ours = is_asked(reader, is_flexible=call.is_flexible)
+    request.is_ours = is_requested(reader, is_flexible=call.is_flexible)
     return request
 
 

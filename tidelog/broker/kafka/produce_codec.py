@@ -16,7 +16,7 @@ from tidelog.broker.kafka.call import Answer, Call
 from tidelog.broker.kafka.endpoints import Hint, leader_tag, nodes_tag
 from tidelog.broker.kafka.slices import Slices
 from tidelog.model.kafka_wire import INT32, INT64, NO_TAGS, array, string, tagged
-from tidelog.model.receipt_tags import TAG, ProducedTag, encode, is_asked
+from tidelog.model.receipt_tags import TAG, ProducedTag, encode, is_requested
 from tidelog.model.steps import Steps
 
 TRANSACTIONS_FROM: Final = 3
@@ -80,7 +80,7 @@ def read_produce(call: Call) -> Steps[ProduceRequest]:
             yield None
         topics.append((name, entries))
         all_entries += entries
-    is_ours = is_asked(reader, is_flexible=is_flexible)
+    is_ours = is_requested(reader, is_flexible=is_flexible)
     return ProduceRequest(transactional_id, acks, timeout_ms, topics, all_entries, is_ours)
 
 
