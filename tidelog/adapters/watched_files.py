@@ -18,24 +18,24 @@ class WatchedFiles:
         """Records the state of the files; None stands for no file."""
         self._paths = tuple(path for path in paths if path is not None)
         self._seen = self._signature()
-        self._is_wanted = asyncio.Event()
+        self._is_requested = asyncio.Event()
 
     def look(self) -> None:
         """Requests that the files are read again, changed or not."""
-        self._is_wanted.set()
+        self._is_requested.set()
 
     async def are_to_be_read(self) -> bool:
         """Waits for the next look at the files, of which there is one every few seconds. Returns True if they have
         changed since the last look, or `look` was called."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LOOK_S):
-                await self._is_wanted.wait()
-        is_asked = self._is_wanted.is_set()
+                await self._is_requested.wait()
+        is_requested = self._is_requested.is_set()
         # Cleared before the look: who asks during it is served by the next one.
-        self._is_wanted.clear()
+        self._is_requested.clear()
         # Noted before the files are read by the caller, so a change during the reading shows at the next look.
         before, self._seen = self._seen, await asyncio.to_thread(self._signature)
-        return is_asked or before != self._seen
+        return is_requested or before != self._seen
 
     def _signature(self) -> list[tuple[int, int, int] | None]:
         return [signature_of(path) for path in self._paths]

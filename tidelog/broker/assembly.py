@@ -45,7 +45,7 @@ from tidelog.broker.replicas.hand_over import HAND_OVER_S_MAX, HOLD_S_MAX
 from tidelog.broker.runtime.descriptors import share
 from tidelog.broker.runtime.progress import IN_FORCE_S_MAX
 from tidelog.config.errors import ConfigError
-from tidelog.config.exposure import exposed, not_allowed, told_in_plain_text
+from tidelog.config.exposure import exposed, not_allowed, token_in_plain_text
 from tidelog.config.schema import BrokerConfig
 from tidelog.config.values import split_address
 from tidelog.model.cluster import KAFKA, Endpoint
@@ -149,7 +149,7 @@ def _secure(config: BrokerConfig) -> Safeguards:
     path = config.cluster_secret_file
     secret = ClusterSecret(read_shared_secret(path, "cluster.secret.file")) if path is not None else None
     insecure_listeners = exposed(config, addresses_of)
-    doubtful = [*insecure_listeners, *told_in_plain_text(config, addresses_of)]
+    doubtful = [*insecure_listeners, *token_in_plain_text(config, addresses_of)]
     if doubtful and not config.security_allow_insecure:
         raise not_allowed(doubtful)
     for sentence in doubtful:

@@ -53,7 +53,7 @@ def _credulous(address: str) -> str:
     )
 
 
-def told_in_plain_text(config: BrokerConfig, resolve: Resolve) -> list[str]:
+def token_in_plain_text(config: BrokerConfig, resolve: Resolve) -> list[str]:
     """Returns a sentence if this broker would send its join token to another machine unencrypted; otherwise an empty
     list."""
     where = urlsplit(config.cluster_join or "")

@@ -115,9 +115,9 @@ def _from_flags(flags: Mapping[str, str]) -> dict[str, Given]:
 
 
 def _refuse_unknown(source: Mapping[str, Given]) -> None:
-    known = names_of(BrokerConfig)
+    names = names_of(BrokerConfig)
     for name, given in source.items():
-        if name not in known:
+        if name not in names:
             raise ConfigError(f"{given.source}: there is no setting {name}; {suggestion(name, BrokerConfig)}")
 
 

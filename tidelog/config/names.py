@@ -79,9 +79,9 @@ def suggestion(name: str, settings: type[Settings]) -> str:
     return f"did you mean {nearest}?" if nearest else "docs/config.md lists all names"
 
 
-def _nearest(name: str, known: Iterable[str]) -> str | None:
+def _nearest(name: str, candidates: Iterable[str]) -> str | None:
     spelt = name.strip().lower().replace("_", ".").replace("-", ".")
-    names = list(known)
+    names = list(candidates)
     for candidate in (spelt, *_equivalents(spelt)):
         if candidate in names:
             return candidate

@@ -129,9 +129,9 @@ class BrokerConfig(  # its fields are in the order of these, from the last one o
                     raise ValueError(f"{name.replace('_', '.')} needs http.ops.listener, the address that it is about")
         if self.http_ops_ssl_client_auth not in (None, "none") and self.http_ops_security_protocol != "SSL":
             raise ValueError("http.ops.ssl.client.auth needs http.ops.security.protocol=SSL")
-        is_asked = self.http_ops_listener is None or self.ops_client_auth != "none"
+        is_requested = self.http_ops_listener is None or self.ops_client_auth != "none"
         has_no_other = self.ops_authentication == ("certificate",)
-        if not is_asked and (has_no_other or "certificate" in (self.http_ops_authentication or ())):
+        if not is_requested and (has_no_other or "certificate" in (self.http_ops_authentication or ())):
             raise ValueError(
                 "nobody can show a certificate at http.ops.listener: set http.ops.authentication to other ways to log "
                 "in, or http.ops.security.protocol=SSL and http.ops.ssl.client.auth=requested"

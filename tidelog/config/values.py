@@ -108,11 +108,11 @@ def _read_words(value: object) -> object:
 
 def _read_principals(value: object) -> object:
     principals = [part.strip() for part in value.split(";") if part.strip()] if isinstance(value, str) else value
-    if not isinstance(principals, list | tuple) or not all(isinstance(one, str) for one in principals):
+    if not isinstance(principals, list | tuple) or not all(isinstance(principal, str) for principal in principals):
         raise ValueError("must be principals with semicolons between, as in User:admin;User:ops")
-    for one in principals:
+    for principal in principals:
         try:
-            check_principal(one)
+            check_principal(principal)
         except InvalidRequest as error:
             raise ValueError(error.message) from None
     return tuple(principals)

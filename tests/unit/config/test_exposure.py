@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog.config.exposure import exposed, is_loopback, not_allowed, told_in_plain_text
+from tidelog.config.exposure import exposed, is_loopback, not_allowed, token_in_plain_text
 from tidelog.config.load import load_config
 
 NAMES = {
@@ -69,7 +69,7 @@ TOKEN = "cluster.token.file=/etc/tidelog/token"
 
 
 def told(*flags: str) -> list[str]:
-    return told_in_plain_text(load_config(None, {}, dict(flag.split("=") for flag in flags)), resolve)
+    return token_in_plain_text(load_config(None, {}, dict(flag.split("=") for flag in flags)), resolve)
 
 
 def test_a_token_that_would_be_shown_to_another_machine_in_plain_text_is_named_with_the_way_out() -> None:
