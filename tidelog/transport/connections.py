@@ -73,8 +73,8 @@ class Answer:
         there.
         """
         text = self.headers.get("Retry-After", "")
-        is_asked = text.isascii() and text.isdigit() and isinstance(self.error, Overloaded | QuotaExceeded)
-        return float(text) if is_asked else 0.0
+        is_given = text.isascii() and text.isdigit() and isinstance(self.error, Overloaded | QuotaExceeded)
+        return float(text) if is_given else 0.0
 
 
 class Pieces(Payload):

@@ -97,10 +97,10 @@ class MetadataCache:
         self._brokers: dict[int, BrokerMetadata] = {}
         self._topics: dict[str, _Entry] = {}
 
-    def apply(self, answer: ClusterMetadata, asked: tuple[str, ...], now_s: float) -> None:
-        """Stores a response; `asked` topics that it does not contain are removed as nonexistent."""
+    def apply(self, answer: ClusterMetadata, requested: tuple[str, ...], now_s: float) -> None:
+        """Stores a response; `requested` topics that it does not contain are removed as nonexistent."""
         self._brokers = {broker.node_id: broker for broker in answer.brokers}
-        for name in asked:
+        for name in requested:
             self._topics.pop(name, None)
         for topic in answer.topics:
             self._topics[topic.name] = _Entry(topic, now_s)

@@ -160,10 +160,10 @@ class Presence:
             self._watch = None
 
     async def _is_there(self) -> bool:
-        asked_s = asyncio.get_running_loop().time()
+        sent_s = asyncio.get_running_loop().time()
         if await self._ask(self.patience_s):
-            self._heard(asyncio.get_running_loop().time() - asked_s)
-        return self._heard_s >= asked_s
+            self._heard(asyncio.get_running_loop().time() - sent_s)
+        return self._heard_s >= sent_s
 
     def _fall_silent(self) -> None:
         self._is_silent, self._missed_s = True, inf

@@ -182,9 +182,9 @@ class ClusterSession:
 
     async def refresh(self, name: str, *, timeout_s: float | None = None) -> None:
         """Fetches the metadata of a topic again, unless another call did since this one began."""
-        asked_s = self._now_s()
+        began_s = self._now_s()
         async with self._refreshing:
-            if not self._cache.fetched_since(name, asked_s):
+            if not self._cache.fetched_since(name, began_s):
                 before = self._cache.topic(name)
                 await self.metadata(name, timeout_s=timeout_s)
                 if self._cache.topic(name) == before:

@@ -126,7 +126,7 @@ class ClusterMetrics(Collector):
             len(self._face.cluster.insecure_listeners),
         )
         peers = self._face.statistics.peers
-        yield _gauge("peers_known", "Other brokers that this one keeps connections to.", len(peers.known))
+        yield _gauge("peers_known", "Other brokers that this one keeps connections to.", len(peers.node_ids))
         yield _gauge("peers_connected", "Other brokers that this one is connected to.", len(peers.connected))
         for name, meaning in PEER_COUNTERS.items():
             yield CounterMetricFamily(f"tidelog_peer_{name}", meaning, getattr(peers.statistics, name))

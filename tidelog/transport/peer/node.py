@@ -33,7 +33,7 @@ from tidelog.transport.peer.proof import ClusterSecret
 DEFAULT_BOUNDS = PeerBounds()
 
 
-def _any_answer(_answerer: Hello, _asked: msgspec.Struct, _answer: Answer) -> None:
+def _any_answer(_answerer: Hello, _query: msgspec.Struct, _answer: Answer) -> None:
     """Accepts every response that can be decoded."""
 
 
@@ -168,7 +168,7 @@ class PeerNode:
         return [node_id for node_id, peer in self._peers.items() if peer.presence.is_silent]
 
     @property
-    def known(self) -> list[int]:
+    def node_ids(self) -> list[int]:
         """The ids of the nodes that this broker keeps connections to."""
         return list(self._peers)
 

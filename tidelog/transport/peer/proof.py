@@ -121,16 +121,16 @@ def secret_missing(node_id: int, role: Role, *, is_mine: bool) -> str:
     """Returns the error text for a connection of which only one end has a secret. It contains nothing that an unknown
     peer chose."""
     has = "no cluster secret" if is_mine else "a cluster secret"
-    return _same_file(f"node {node_id} has {has}, and {_other(role)} has {'one' if is_mine else 'none'}")
+    return _same_file(f"node {node_id} has {has}, and {_far_end(role)} has {'one' if is_mine else 'none'}")
 
 
 def secrets_differ(node_id: int, role: Role, *, has_channel: bool) -> str:
     """Returns the error text for an invalid proof."""
     between = ", or somebody stands between them, with certificates of the same CA" if has_channel else ""
-    return _same_file(f"node {node_id} has another cluster secret than {_other(role)}{between}")
+    return _same_file(f"node {node_id} has another cluster secret than {_far_end(role)}{between}")
 
 
-def _other(role: Role) -> str:
+def _far_end(role: Role) -> str:
     return "the broker that it calls" if role is Role.CALLER else "the broker that calls it"
 
 
