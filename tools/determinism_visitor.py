@@ -168,16 +168,16 @@ class _Visitor(ast.NodeVisitor):
 # -- what is a set ----------------------------------------------------------------------------------------------------
 
 
-def _is_set(node: ast.expr, known: Iterable[set[str]] = ()) -> bool:
+def _is_set(node: ast.expr, set_names: Iterable[set[str]] = ()) -> bool:
     match node:
         case ast.Set() | ast.SetComp() | ast.Call(func=ast.Name(id="set" | "frozenset")):
             return True
         case ast.Call(func=ast.Attribute(value=value, attr=method)) if method in policy.SET_METHODS:
-            return _is_set(value, known)
+            return _is_set(value, set_names)
         case ast.BinOp(left=left, op=ast.BitAnd() | ast.BitOr() | ast.Sub() | ast.BitXor(), right=right):
-            return _is_set(left, known) or _is_set(right, known)
+            return _is_set(left, set_names) or _is_set(right, set_names)
         case ast.Name() | ast.Attribute():
-            return any(_dotted(node) in names for names in known)
+            return any(_dotted(node) in names for names in set_names)
     return False
 
 

@@ -41,8 +41,8 @@ def error_classes() -> list[type[TidelogError]]:
     for module in pkgutil.walk_packages(tidelog.__path__, "tidelog."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
-    found = [kind for kind in _below(TidelogError) if not kind.__name__.startswith("_")]
-    return sorted(found, key=lambda kind: (kind.code, "code" not in vars(kind), kind.__name__))
+    kinds = [kind for kind in _below(TidelogError) if not kind.__name__.startswith("_")]
+    return sorted(kinds, key=lambda kind: (kind.code, "code" not in vars(kind), kind.__name__))
 
 
 def _below(base: type[TidelogError]) -> Iterator[type[TidelogError]]:

@@ -41,9 +41,9 @@ def imported_modules(source: str) -> Iterator[str]:
 
 def distribution(requirement: str) -> str:
     """Returns the normalised name of what a requirement asks for."""
-    found = re.match(r"[A-Za-z0-9._-]+", requirement)
-    assert found is not None
-    return re.sub(r"[-_.]+", "-", found[0]).lower()
+    match = re.match(r"[A-Za-z0-9._-]+", requirement)
+    assert match is not None
+    return re.sub(r"[-_.]+", "-", match[0]).lower()
 
 
 def unused(requirements: Iterable[str], modules: Iterable[str], commands: str = "") -> list[str]:
@@ -66,11 +66,11 @@ def main() -> int:
     shipped = [*project["dependencies"], *extras["security"], *extras["spark"]]
     commands = "\n".join((ROOT / name).read_text() for name in COMMANDS).replace("lint-imports", "import-linter")
     dev = [requirement for requirement in extras["dev"] if not requirement.startswith(PLUGINS)]
-    found = [*unused(shipped, _modules(PACKAGE)), *unused(dev, _modules(EVERYTHING), commands)]
-    for name in found:
+    names = [*unused(shipped, _modules(PACKAGE)), *unused(dev, _modules(EVERYTHING), commands)]
+    for name in names:
         print(f"pyproject.toml: {name} is declared, and nothing imports it; use it or leave it out")
-    print(f"dependencies: {len(shipped) + len(dev)} declared, {len(found)} unused")
-    return 1 if found else 0
+    print(f"dependencies: {len(shipped) + len(dev)} declared, {len(names)} unused")
+    return 1 if names else 0
 
 
 if __name__ == "__main__":

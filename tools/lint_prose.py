@@ -57,12 +57,12 @@ def fragments(root: Path) -> Iterator[tuple[Path, Docstring]]:
                 yield file, docstring
 
 
-def verdict(found: int, ceiling: int) -> str | None:
+def verdict(count: int, ceiling: int) -> str | None:
     """Returns what to do if more fragments are found than the ceiling allows, else None."""
-    if found <= ceiling:
+    if count <= ceiling:
         return None
     return (
-        f"{found} docstrings begin as fragments, {ceiling} are allowed: begin the new ones with a subject and a verb "
+        f"{count} docstrings begin as fragments, {ceiling} are allowed: begin the new ones with a subject and a verb "
         "(python -m tools.lint_prose --list PATH shows those of a file)"
     )
 
@@ -77,11 +77,11 @@ def main() -> int:
         for file, docstring in fragments(options.list):
             print(f"{file}:{docstring.line}: {docstring.text.splitlines()[0]}")
         return 0
-    found, ceiling = sum(1 for _ in fragments(ROOT / "tidelog")), int(CEILING.read_text())
-    if options.lower and found < ceiling:
-        CEILING.write_text(f"{found}\n")
-    fault = verdict(found, ceiling)
-    print(f"prose: {fault or f'{found} fragments among docstrings, {ceiling} allowed'}")
+    count, ceiling = sum(1 for _ in fragments(ROOT / "tidelog")), int(CEILING.read_text())
+    if options.lower and count < ceiling:
+        CEILING.write_text(f"{count}\n")
+    fault = verdict(count, ceiling)
+    print(f"prose: {fault or f'{count} fragments among docstrings, {ceiling} allowed'}")
     return 0 if fault is None else 1
 
 

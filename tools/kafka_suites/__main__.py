@@ -79,8 +79,8 @@ def fetch_kafka_python(directory: Path, _source: str) -> None:
     (sdist,) = directory.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         archive.extractall(directory, filter="data")
-    (found,) = directory.glob("*/test")
-    found.rename(directory / "test")
+    (tests,) = directory.glob("*/test")
+    tests.rename(directory / "test")
     (directory / "test" / "__init__.py").touch()  # else Python's own `test` is found
 
 
@@ -126,11 +126,11 @@ def run(suite: Suite, directory: Path, address: str) -> Result:
     (directory / "pytest.ini").write_text(INI)
     report = directory / "report.xml"
     options = ("-q", "--tb=short", "--show-capture=no", "--disable-warnings", f"--timeout={TEST_TIMEOUT_S}")
-    told = {"KAFKA_URI": f"kafka://{address}", "KAFKA_VERSION": KAFKA_VERSION, "KAFKA_ROOT": str(directory)}
+    environment = {"KAFKA_URI": f"kafka://{address}", "KAFKA_VERSION": KAFKA_VERSION, "KAFKA_ROOT": str(directory)}
     words = (sys.executable, "-m", "pytest", *options, f"--junitxml={report}", *shlex.split(suite.words))
     paths = os.pathsep.join([str(directory), str(HERE.parent.parent)])
     subprocess.run(  # noqa: S603 -- our own words
-        words, cwd=directory, env={**os.environ, **told, "PYTHONPATH": paths}, check=False, timeout=RUN_TIMEOUT_S
+        words, cwd=directory, env={**os.environ, **environment, "PYTHONPATH": paths}, check=False, timeout=RUN_TIMEOUT_S
     )
     return result_of(report.read_text())
 

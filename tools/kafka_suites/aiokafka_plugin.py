@@ -31,8 +31,8 @@ async def _make_and_update(client: AIOKafkaClient, cluster: Any, topics: Any) ->
     missing = sorted(set(topics or ()) - _made)
     if missing:
         await asyncio.to_thread(_make, missing)
-    found: bool = await _metadata_update(client, cluster, topics)
-    return found
+    is_updated: bool = await _metadata_update(client, cluster, topics)
+    return is_updated
 
 
 def _make(topics: list[str]) -> None:

@@ -31,7 +31,7 @@ Runs = Mapping[int, list[Mapping[str, float]]]
 
 async def measure() -> dict[str, Runs]:
     """Returns the runs of each protocol, on a cluster of its own."""
-    found: dict[str, defaultdict[int, list[Mapping[str, float]]]] = {name: defaultdict(list) for name in PROTOCOLS}
+    runs: dict[str, defaultdict[int, list[Mapping[str, float]]]] = {name: defaultdict(list) for name in PROTOCOLS}
     async with secured_cluster(Level.PLAIN, BROKERS, kafka=True) as (cluster, to), AdminClient(**to) as admin:
         pids = tuple(cluster.broker(node_id).pid for node_id in cluster.node_ids)
         for number in range(ROUNDS):
@@ -41,8 +41,8 @@ async def measure() -> dict[str, Runs]:
                     await admin.create_topic(topic, replication_factor=BROKERS, configs={"commit.protocol": name})
                     result = await produce_to(Target(to, topic, pids), _options(size))
                     await admin.delete_topic(topic)
-                    found[name][size].append(result.figures)
-    return {**found}
+                    runs[name][size].append(result.figures)
+    return {**runs}
 
 
 def _options(size: int) -> ProduceOptions:

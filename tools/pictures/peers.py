@@ -33,16 +33,16 @@ def sites(history: str) -> dict[str, Figures]:
     `LookupError`."""
     for line in reversed(history.splitlines()):
         entry = json.loads(line)
-        found = _flushed(entry["figures"]) if entry["workload"] == WORKLOAD else {}
-        if len(found) > 1:
-            return found
+        by_site = _flushed(entry["figures"]) if entry["workload"] == WORKLOAD else {}
+        if len(by_site) > 1:
+            return by_site
     raise LookupError("no line has figures of a real Kafka; `make bench-kafka HISTORY=bench/history.ndjson` adds one")
 
 
 def _flushed(figures: Figures) -> dict[str, Figures]:
     """Returns the figures of each site that flushes, without the site in their names."""
-    found: dict[str, dict[str, float]] = {}
+    by_site: dict[str, dict[str, float]] = {}
     for name, value in figures.items():
         if match := FLUSHED.fullmatch(name):
-            found.setdefault(match[1], {})[match[2]] = value
-    return dict(sorted(found.items(), reverse=True))
+            by_site.setdefault(match[1], {})[match[2]] = value
+    return dict(sorted(by_site.items(), reverse=True))

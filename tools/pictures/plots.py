@@ -42,10 +42,10 @@ mpl.rcParams.update(
 )
 
 
-def of_stalls(found: Mapping[str, stalls.Lines]) -> str:
+def of_stalls(by_fault: Mapping[str, stalls.Lines]) -> str:
     """Returns a panel for each fault, with a line for each protocol."""
-    figure, axes = _panels(len(found), 1, height_inches=2.3 * len(found), sharex=True, sharey=True)
-    for panel, (title, lines) in zip(axes[:, 0], found.items(), strict=True):
+    figure, axes = _panels(len(by_fault), 1, height_inches=2.3 * len(by_fault), sharex=True, sharey=True)
+    for panel, (title, lines) in zip(axes[:, 0], by_fault.items(), strict=True):
         for name, line in lines.items():
             stall = f"{name}, stalled for {stalls.stall_ms(line):,.0f} ms"
             panel.plot(*zip(*line, strict=True), color=COLOURS[name], label=stall)
@@ -56,7 +56,7 @@ def of_stalls(found: Mapping[str, stalls.Lines]) -> str:
     return _file(figure, "How long a record waits for its acknowledgement while its leader goes")
 
 
-def of_batches(found: Mapping[str, batches.Runs]) -> str:
+def of_batches(by_protocol: Mapping[str, batches.Runs]) -> str:
     """Returns a panel of throughput and one of processor time. A run is a dot; lines go through the medians."""
     figure, axes = _panels(1, 2, height_inches=3.6)
     looked = (
@@ -64,7 +64,7 @@ def of_batches(found: Mapping[str, batches.Runs]) -> str:
         (batches.PROCESSOR, "brokers' CPU s per GB: less is better"),
     )
     for panel, (figure_name, title) in zip(axes[0], looked, strict=True):
-        for name, runs in found.items():
+        for name, runs in by_protocol.items():
             look = {"color": COLOURS[name], "marker": MARKERS[name]}
             values = {size: [figures[figure_name] for figures in some] for size, some in runs.items()}
             panel.plot([*values], [statistics.median(some) for some in values.values()], label=name, **look)
@@ -77,11 +77,11 @@ def of_batches(found: Mapping[str, batches.Runs]) -> str:
     return _file(figure, "Throughput and processor time by the size of batches, by commit protocol")
 
 
-def of_peers(found: Mapping[str, peers.Figures]) -> str:
+def of_peers(by_site: Mapping[str, peers.Figures]) -> str:
     """Returns bars of records a second, and of the broker's processor time."""
     figure, axes = _panels(1, 2, height_inches=4.4, sharey=True)
     for panel, what, scale in zip(axes[0], (peers.RATE, peers.PROCESSOR), (1000, 1), strict=True):
-        for number, (site, figures) in enumerate(found.items()):
+        for number, (site, figures) in enumerate(by_site.items()):
             places = [place + 0.38 * number for place in range(len(peers.WORK))]
             values = [figures[f"{work}: {what}"] / scale for work in peers.WORK]
             bars = panel.barh(places, values, height=0.36, color=(FIRST, SECOND)[number], label=site)

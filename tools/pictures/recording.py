@@ -86,15 +86,15 @@ class _Terminal:
 def completed(chunks: Sequence[Line]) -> list[Line]:
     """Returns the lines in pieces of text that came one after the other, each with the time of its last piece; without
     those that were erased."""
-    found: list[Line] = []
+    finished: list[Line] = []
     begun = ""
     for text, at_s in chunks:
         *lines, begun = (begun + text).replace("\r\n", "\n").split("\n")
         for line in lines:
             *erased, last = line.split(ERASE_ABOVE)
-            del found[len(found) - len(erased) :]
-            found.append(Line(last, at_s))
-    return found
+            del finished[len(finished) - len(erased) :]
+            finished.append(Line(last, at_s))
+    return finished
 
 
 @contextmanager

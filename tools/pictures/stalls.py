@@ -68,10 +68,10 @@ async def measure() -> dict[str, Lines]:
                 hits = [(fault, await _hit(cluster, admin, fault)) for _ in range(ROUNDS) for fault in FAULTS]
             finally:
                 over.set()
-    found: dict[str, list[Lines]] = defaultdict(list)
+    by_fault: dict[str, list[Lines]] = defaultdict(list)
     for fault, (at_s, partition) in hits:
-        found[fault.title].append({name: waits(written[name][partition], at_s) for name in PROTOCOLS})
-    return {title: min(rounds, key=unrest_ms) for title, rounds in found.items()}
+        by_fault[fault.title].append({name: waits(written[name][partition], at_s) for name in PROTOCOLS})
+    return {title: min(rounds, key=unrest_ms) for title, rounds in by_fault.items()}
 
 
 async def _create_topics(admin: AdminClient) -> None:
