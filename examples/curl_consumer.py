@@ -58,19 +58,19 @@ class Instance:
         self._name = name
 
     def create(self) -> None:
-        wanted = {"name": self._name, "format": "text", "auto.offset.reset": "earliest"}
-        self._post(self._group, wanted)
+        options = {"name": self._name, "format": "text", "auto.offset.reset": "earliest"}
+        self._post(self._group, options)
 
     def subscribe(self, topic: str) -> None:
         self._post(f"{self._path}/subscription", {"topics": [topic]})
 
     def assigned(self) -> list[int]:
-        found = json.loads(self._curl(f"{self._path}/assignments", *ACCEPT))
-        return [one["partition"] for one in found["partitions"]]
+        answer = json.loads(self._curl(f"{self._path}/assignments", *ACCEPT))
+        return [entry["partition"] for entry in answer["partitions"]]
 
     def read(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = json.loads(self._curl(f"{self._path}/records", *ACCEPT))
-        return found
+        records: list[dict[str, Any]] = json.loads(self._curl(f"{self._path}/records", *ACCEPT))
+        return records
 
     def commit(self) -> None:
         self._curl(f"{self._path}/offsets", "-X", "POST", *CONTROL)
@@ -78,8 +78,8 @@ class Instance:
     def committed(self, topic: str) -> dict[int, int]:
         partitions = [{"topic": topic, "partition": partition} for partition in range(PARTITIONS)]
         body = json.dumps({"partitions": partitions})
-        found = json.loads(self._curl(f"{self._path}/offsets", "-X", "GET", *CONTROL, "--data", body))
-        return {one["partition"]: one["offset"] for one in found["offsets"]}
+        answer = json.loads(self._curl(f"{self._path}/offsets", "-X", "GET", *CONTROL, "--data", body))
+        return {entry["partition"]: entry["offset"] for entry in answer["offsets"]}
 
     def delete(self) -> None:
         self._curl(self._path, "-X", "DELETE", *CONTROL)
@@ -98,7 +98,7 @@ def run(curl: Curl, topic: str, group: str, rows: Sequence[bytes]) -> bool:
     first.create()
     first.subscribe(topic)
     produce(curl, topic, rows)
-    found = read_all(first, len(rows))
+    records = read_all(first, len(rows))
     first.commit()
     committed = first.committed(topic)
     first.delete()
@@ -110,10 +110,13 @@ def run(curl: Curl, topic: str, group: str, rows: Sequence[bytes]) -> bool:
     assigned = second.assigned()
     second.delete()
 
-    lasts = {partition: max(one["offset"] for one in found if one["partition"] == partition) for partition in committed}
+    lasts = {
+        partition: max(record["offset"] for record in records if record["partition"] == partition)
+        for partition in committed
+    }
     outcomes = {
         f"{len(rows)} records read, as they were sent": sorted(
-            (one["key"].encode(), one["value"].encode()) for one in found
+            (record["key"].encode(), record["value"].encode()) for record in records
         )
         == sorted((carrier_of(row), row) for row in rows),
         "all of them committed": committed == {partition: last + 1 for partition, last in lasts.items()},
@@ -133,11 +136,11 @@ def produce(curl: Curl, topic: str, rows: Sequence[bytes]) -> None:
 
 def read_all(instance: Instance, count: int) -> list[dict[str, Any]]:
     """So many records; fewer if they do not come in time."""
-    found: list[dict[str, Any]] = []
+    records: list[dict[str, Any]] = []
     deadline_s = time.monotonic() + READ_S_MAX
-    while len(found) < count and time.monotonic() < deadline_s:
-        found += instance.read()
-    return found
+    while len(records) < count and time.monotonic() < deadline_s:
+        records += instance.read()
+    return records
 
 
 def is_gone(instance: Instance) -> bool:

@@ -152,18 +152,18 @@ def run(doors: Doors, rows: list[bytes]) -> bool:
     count = len(rows)
     topics = ["curl-v2", "curl-stream", "curl-batch", "curl-copy"]
     v2, stream, batch, copy = topics
-    wanted = [(carrier_of(row), row) for row in rows]
+    expected = [(carrier_of(row), row) for row in rows]
     for topic in topics:
         doors.create(topic)
     try:
         outcomes = {
-            "REST v2 in, text out": doors.write_v2(v2, rows) == count and doors.read_text(v2, count) == wanted,
+            "REST v2 in, text out": doors.write_v2(v2, rows) == count and doors.read_text(v2, count) == expected,
             "v3 stream in, base64 out": doors.write_stream(stream, rows) == count
-            and doors.read_binary(stream, count) == wanted,
+            and doors.read_binary(stream, count) == expected,
             "v3 batch in, raw batches out": doors.write_batch(batch, rows) == count
-            and doors.read_raw(batch, count) == wanted,
+            and doors.read_raw(batch, count) == expected,
             "raw batches in, base64 out": doors.copy_raw(batch, copy, count) == count
-            and doors.read_binary(copy, count) == wanted,
+            and doors.read_binary(copy, count) == expected,
         }
     finally:
         for topic in topics:

@@ -59,10 +59,10 @@ def carrier_of(row: bytes) -> bytes:
 
 def by_carrier(rows: Sequence[bytes]) -> dict[bytes, list[bytes]]:
     """Each carrier's rows, in order."""
-    found: dict[bytes, list[bytes]] = defaultdict(list)
+    carriers: dict[bytes, list[bytes]] = defaultdict(list)
     for row in rows:
-        found[carrier_of(row)].append(row)
-    return found
+        carriers[carrier_of(row)].append(row)
+    return carriers
 
 
 async def write(bootstrap: str, topic: str, rows: Sequence[bytes], progress: Progress) -> float:
@@ -85,7 +85,7 @@ async def read(
     bootstrap: str, starts: Mapping[TopicPartition, int], progress: Progress
 ) -> tuple[dict[bytes, list[bytes]], float]:
     """Reads everything from `starts` to what is the end now. Returns the values by key, and the seconds it took."""
-    found: dict[bytes, list[bytes]] = defaultdict(list)
+    by_key: dict[bytes, list[bytes]] = defaultdict(list)
     started_s = time.perf_counter()
     async with Consumer(bootstrap_servers=bootstrap, auto_offset_reset="none") as consumer:
         consumer.assign(list(starts))
@@ -96,10 +96,10 @@ async def read(
         while left > 0 and (batches := await consumer.getmany(timeout_ms=READ_TIMEOUT_MS)):
             for records in batches.values():
                 for record in records:
-                    found[record.key or b""].append(record.value or b"")
+                    by_key[record.key or b""].append(record.value or b"")
                 left -= len(records)
                 progress.advance(bar, len(records))
-    return found, time.perf_counter() - started_s
+    return by_key, time.perf_counter() - started_s
 
 
 async def prepare(bootstrap: str, topic: str, protocol: str | None = None) -> dict[TopicPartition, int]:
@@ -110,8 +110,8 @@ async def prepare(bootstrap: str, topic: str, protocol: str | None = None) -> di
             configs = None if protocol is None else {"commit.protocol": protocol}
             await admin.create_topic(topic, partitions=PARTITIONS, configs=configs)
         described = await admin.describe_topic(topic)
-        partitions = [TopicPartition(topic, found.partition_id) for found in described.partitions]
-        return {partition: found.extent()[1] for partition, found in (await admin.list_offsets(partitions)).items()}
+        partitions = [TopicPartition(topic, partition.partition_id) for partition in described.partitions]
+        return {partition: offsets.extent()[1] for partition, offsets in (await admin.list_offsets(partitions)).items()}
 
 
 async def run(bootstrap: str, topic: str, rows: Sequence[bytes], protocol: str | None = None) -> bool:
@@ -121,23 +121,23 @@ async def run(bootstrap: str, topic: str, rows: Sequence[bytes], protocol: str |
     console.print(f"writing {len(rows):,} flights, keyed by carrier, and reading them back")
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         write_s = await write(bootstrap, topic, rows, progress)
-        found, read_s = await read(bootstrap, starts, progress)
-    is_verified = found == by_carrier(rows)
-    report(found, len(starts), write_s, read_s, is_verified=is_verified)
+        by_key, read_s = await read(bootstrap, starts, progress)
+    is_verified = by_key == by_carrier(rows)
+    report(by_key, len(starts), write_s, read_s, is_verified=is_verified)
     return is_verified
 
 
 def report(
-    found: Mapping[bytes, Sequence[bytes]], partitions: int, write_s: float, read_s: float, *, is_verified: bool
+    by_key: Mapping[bytes, Sequence[bytes]], partitions: int, write_s: float, read_s: float, *, is_verified: bool
 ) -> None:
     """A table of what came back."""
-    records = sum(map(len, found.values()))
-    megabytes = sum(len(row) for rows in found.values() for row in rows) / 1e6
+    records = sum(map(len, by_key.values()))
+    megabytes = sum(len(row) for rows in by_key.values() for row in rows) / 1e6
     table = Table("What came back", "", box=None, pad_edge=False)
     table.columns[1].justify = "right"
     table.add_row("records", f"{records:,}")
     table.add_row("megabytes", f"{megabytes:,.1f}")
-    table.add_row("carriers", str(len(found)))
+    table.add_row("carriers", str(len(by_key)))
     table.add_row("partitions", str(partitions))
     table.add_row("written, each acknowledged", f"{records / write_s:,.0f} records/s")
     table.add_row("read", f"{records / read_s:,.0f} records/s")

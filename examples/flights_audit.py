@@ -83,8 +83,8 @@ class Accounts:
     def polled(self, reader: str, batches: Mapping[TopicPartition, Sequence[ConsumerRecord]]) -> None:
         """What a reader was given at once."""
         records = {
-            name(partition): [(record.offset, str(number_of(record.value))) for record in found]
-            for partition, found in batches.items()
+            name(partition): [(record.offset, str(number_of(record.value))) for record in batch]
+            for partition, batch in batches.items()
         }
         self.history.complete(self.history.invoke(reader, "poll"), "ok", [Poll(records)])
 

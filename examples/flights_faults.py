@@ -96,7 +96,7 @@ async def follow(bootstrap: str, partitions: Sequence[TopicPartition], accounts:
 
 async def read_all(bootstrap: str, partitions: Sequence[TopicPartition], accounts: Accounts) -> list[ConsumerRecord]:
     """Everything, when all is over. Raises `TimeoutError`."""
-    found: list[ConsumerRecord] = []
+    everything: list[ConsumerRecord] = []
     async with (
         asyncio.timeout(READ_S_MAX),
         Consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer,
@@ -106,8 +106,8 @@ async def read_all(bootstrap: str, partitions: Sequence[TopicPartition], account
         while any([await consumer.position(partition) < end for partition, end in ends.items()]):
             batches = await consumer.getmany(timeout_ms=1_000)
             accounts.polled("auditor", batches)
-            found += [record for records in batches.values() for record in records]
-    return found
+            everything += [record for records in batches.values() for record in records]
+    return everything
 
 
 async def inflict(
@@ -132,7 +132,7 @@ async def until_in_sync(admin: AdminClient, topic: str) -> None:
         while True:
             with contextlib.suppress(TidelogError):
                 described = await admin.describe_topic(topic)
-                if all(len(found.isr) == len(found.replicas) for found in described.partitions):
+                if all(len(partition.isr) == len(partition.replicas) for partition in described.partitions):
                     return
             await asyncio.sleep(0.05)
 
@@ -161,7 +161,7 @@ async def run(
             over.set()
             await loading
             seconds = time.monotonic() - started_s
-            found = await read_all(cluster.bootstrap, partitions, accounts)
+            records = await read_all(cluster.bootstrap, partitions, accounts)
             await accounts.view(cluster, topic)
         finally:
             loading.cancel()
@@ -170,7 +170,7 @@ async def run(
             if history is not None:
                 async with aiofiles.open(history, "wb") as file:
                     await file.write(encode(accounts.history.operations))
-    audit = accounts.audit(found)
+    audit = accounts.audit(records)
     report(audit, faults.counts, seconds)
     return audit.is_good
 

@@ -110,12 +110,12 @@ class Story:
         self.went_back: list[str] = []
         self._group = group
         self.ownership = Ownership(group)
-        self.told: Counter[str] = Counter()
+        self.lines: Counter[str] = Counter()
         self.errors: Counter[str] = Counter()
 
     def tell(self, member: str, line: Mapping[str, Any]) -> None:
         """A line of a consumer."""
-        self.told[line["what"]] += 1
+        self.lines[line["what"]] += 1
         match line["what"]:
             case "assigned":
                 for partition in line["partitions"]:
@@ -144,10 +144,10 @@ class Story:
         return turn
 
     def _hand_out(
-        self, member: str, partition: int, records: Iterable[tuple[int, int]], asked_s: float, at_s: float
+        self, member: str, partition: int, records: Iterable[tuple[int, int]], called_s: float, at_s: float
     ) -> None:
         turn = self._turn.get((member, partition)) or self._begin_turn(member, partition)
-        turn.handouts.append((asked_s, at_s))
+        turn.handouts.append((called_s, at_s))
         for offset, number in records:
             at = (partition, offset)
             self.handed_out[at] += 1
@@ -162,36 +162,36 @@ class Story:
 
     def audit(
         self,
-        found: Mapping[Location, int],
+        stored: Mapping[Location, int],
         offsets: Mapping[int, int],
         pauses: Mapping[str, list[Pause]],
         stable_s: float,
     ) -> Audit:
-        """Holds all of it against the rules. `found` is what the partitions hold in the end, by number; `offsets` are
+        """Holds all of it against the rules. `stored` is what the partitions hold in the end, by number; `offsets` are
         those of the group after all have left; `pauses` are the times for which consumers were stopped."""
-        known = {**self.acknowledged, **found}
-        different = [at for at, number in self.numbers.items() if known.get(at, number) != number]
+        numbers = {**self.acknowledged, **stored}
+        different = [at for at, number in self.numbers.items() if numbers.get(at, number) != number]
         overlaps, excused = overlaps_of(self.turns, pauses)
         return Audit(
             story=self,
             missing=len(self.not_handed_out),
             different=len(self.different) + len(different),
-            passed=[*self._passed(found)],
-            behind=len({partition for partition, offset in found if offsets.get(partition, 0) <= offset}),
+            passed=[*self._passed(stored)],
+            behind=len({partition for partition, offset in stored if offsets.get(partition, 0) <= offset}),
             conflicts=self.ownership.conflicts,
             overlaps=overlaps,
             excused=excused,
             stable_s=stable_s,
         )
 
-    def _passed(self, found: Mapping[Location, int]) -> Iterator[str]:
+    def _passed(self, stored: Mapping[Location, int]) -> Iterator[str]:
         """Committed offsets beyond a record that had not been handed out by then."""
         offsets: dict[int, list[int]] = defaultdict(list)
-        for partition, offset in sorted({*found, *self.acknowledged}):
+        for partition, offset in sorted({*stored, *self.acknowledged}):
             offsets[partition].append(offset)
         since = {
-            partition: [*accumulate((self.first_s.get((partition, offset), inf) for offset in those), max)]
-            for partition, those in offsets.items()
+            partition: [*accumulate((self.first_s.get((partition, offset), inf) for offset in positions), max)]
+            for partition, positions in offsets.items()
         }
         """Of each record: when it and all before it had been handed out."""
         for at_s, partition, offset in self.offsets:
@@ -207,20 +207,20 @@ def overlaps_of(turns: Iterable[Turn], pauses: Mapping[str, list[Pause]]) -> tup
     for turn in turns:
         if turn.handouts:
             by_partition[turn.partition].append(turn)
-    for partition, those in sorted(by_partition.items()):
-        those.sort(key=lambda turn: turn.handouts[0][1])
-        for number, turn in enumerate(those):
-            for other in those[number + 1 :]:
-                if other.handouts[0][1] > turn.handouts[-1][1]:
+    for partition, ordered in sorted(by_partition.items()):
+        ordered.sort(key=lambda turn: turn.handouts[0][1])
+        for number, turn in enumerate(ordered):
+            for later in ordered[number + 1 :]:
+                if later.handouts[0][1] > turn.handouts[-1][1]:
                     break
-                late = [one for one in turn.handouts if one[1] >= other.handouts[0][1]]
-                if turn.member == other.member or not late:
+                late = [handout for handout in turn.handouts if handout[1] >= later.handouts[0][1]]
+                if turn.member == later.member or not late:
                     continue
-                guilty = [one for one in late if not _spans(one, pauses.get(turn.member, []))]
+                guilty = [handout for handout in late if not _spans(handout, pauses.get(turn.member, []))]
                 excused += len(late) - len(guilty)
                 overlaps += [
-                    f"partition {partition}: {turn.member} at {at_s:.3f}, {other.member} since "
-                    f"{other.handouts[0][1]:.3f}"
+                    f"partition {partition}: {turn.member} at {at_s:.3f}, {later.member} since "
+                    f"{later.handouts[0][1]:.3f}"
                     for _, at_s in guilty
                 ]
     return overlaps, excused
@@ -228,8 +228,8 @@ def overlaps_of(turns: Iterable[Turn], pauses: Mapping[str, list[Pause]]) -> tup
 
 def _spans(handout: tuple[float, float], pauses: Iterable[Pause]) -> bool:
     """True if the consumer was stopped while it was asked."""
-    asked_s, at_s = handout
-    return any(asked_s <= begun_s and ended_s <= at_s for begun_s, ended_s in pauses)
+    called_s, at_s = handout
+    return any(called_s <= begun_s and ended_s <= at_s for begun_s, ended_s in pauses)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,9 +268,9 @@ class Audit:
             "records_repeated": sum(count > 1 for count in story.handed_out.values()),
             "repetitions": story.handed_out.total() - len(story.handed_out),
             "assignments": story.ownership.assignments,
-            "partitions_assigned": story.told["assigned"],
+            "partitions_assigned": story.lines["assigned"],
             "offsets_seen": len(story.offsets),
-            "calls_failed": story.told["failed"],
+            "calls_failed": story.lines["failed"],
             "acknowledged_not_handed_out": self.missing,
             "different": self.different,
             "offsets_beyond": len(self.passed),

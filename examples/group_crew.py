@@ -52,13 +52,13 @@ class Member:
 
 
 class Crew:
-    """Those of one group. `told` is called with each line, for each process in its order."""
+    """Those of one group. `on_line` is called with each line, for each process in its order."""
 
-    def __init__(self, words: Sequence[str], directory: Path, told: Callable[[Member, Line], None]) -> None:
+    def __init__(self, words: Sequence[str], directory: Path, on_line: Callable[[Member, Line], None]) -> None:
         """`words` are the program's options, but for the name."""
         self._words = tuple(words)
         self._directory = directory
-        self._told = told
+        self._on_line = on_line
         self._names = count(1)
         self.members: list[Member] = []
         """All that live."""
@@ -86,7 +86,7 @@ class Crew:
         try:
             while (line := await member.process.stdout.readline()).endswith(b"\n"):
                 member.up.set()
-                self._told(member, json.loads(line))
+                self._on_line(member, json.loads(line))
         finally:
             member.up.set()
 

@@ -79,13 +79,13 @@ class Run:
     def __init__(self, cluster: LocalCluster, rows: Sequence[bytes], directory: Path) -> None:
         self.story = Story(GROUP)
         words = ["--bootstrap", cluster.bootstrap, "--group", GROUP, "--topic", TOPIC, "--session-ms", str(SESSION_MS)]
-        self.crew = Crew(words, directory, self._told)
+        self.crew = Crew(words, directory, self._on_line)
         self.pauses: dict[str, list[Pause]] = {}
         self._cluster = cluster
         self._rows = rows
         self._over = asyncio.Event()
 
-    def _told(self, member: Member, line: Line) -> None:
+    def _on_line(self, member: Member, line: Line) -> None:
         self.pauses[member.name] = member.pauses
         self.story.tell(member.name, line)
 
@@ -117,14 +117,14 @@ class Run:
 
     async def read_all(self) -> dict[Location, int]:
         """What the partitions hold, when nobody writes any more: each record's number. Raises `TimeoutError`."""
-        found: dict[Location, int] = {}
+        numbers: dict[Location, int] = {}
         partitions = [TopicPartition(TOPIC, partition) for partition in range(PARTITIONS)]
         async with asyncio.timeout(WAIT_S_MAX), self._reader(*partitions) as consumer:
             ends = await consumer.end_offsets(partitions)
             while any([await consumer.position(partition) < end for partition, end in ends.items()]):
                 for at, records in (await consumer.getmany(timeout_ms=1_000)).items():
-                    found |= {(at.partition, record.offset): number_of(record.value) for record in records}
-        return found
+                    numbers |= {(at.partition, record.offset): number_of(record.value) for record in records}
+        return numbers
 
     @contextlib.asynccontextmanager
     async def _reader(self, *partitions: TopicPartition) -> AsyncIterator[Consumer]:
@@ -169,8 +169,10 @@ class Run:
                 self.crew.check()
                 with contextlib.suppress(TidelogError):
                     group = await admin.describe_group(GROUP)
-                    owned = [at for one in group.consumers for topic in one.owned for at in topic.partition_ids]
-                    names = sorted(one.client_id for one in group.consumers)
+                    owned = [
+                        at for consumer in group.consumers for topic in consumer.owned for at in topic.partition_ids
+                    ]
+                    names = sorted(consumer.client_id for consumer in group.consumers)
                     is_complete = names == sorted(member.name for member in self.crew.members)
                     if group.state == "STABLE" and is_complete and sorted(owned) == [*range(PARTITIONS)]:
                         return
@@ -196,10 +198,10 @@ class Run:
             await loading
             await self._drain()
             await self.crew.end()
-            found = await self.read_all()
+            stored = await self.read_all()
             offsets = await self.look(admin)
             await self._caught_up(offsets, following, watching)
-        return self.story.audit(found, offsets, self.pauses, stable_s)
+        return self.story.audit(stored, offsets, self.pauses, stable_s)
 
     async def _drain(self) -> None:
         """Until everything that was acknowledged is handed out, or it takes too long, which the audit tells."""

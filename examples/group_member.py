@@ -61,10 +61,10 @@ async def consume(consumer: Consumer, over: asyncio.Event, *, commits: bool) -> 
     """Reads until it is `over`; with `commits` it commits by itself what it was given, after each handout."""
     while not over.is_set():
         try:
-            asked_s = time.monotonic()
+            called_s = time.monotonic()
             batches = await consumer.getmany(timeout_ms=POLL_MS, max_records=RECORDS_MAX)
             if batches:
-                tell("handed out", asked=asked_s, records=_shown(batches))
+                tell("handed out", asked=called_s, records=_shown(batches))
             if batches and commits:
                 await consumer.commit()
                 tell("committed")

@@ -48,9 +48,9 @@ class Reader(ConsumerRebalanceListener):
             consumer.subscribe([topic], listener=self)
             while self.rows.total() < own_max and len(all_rows) < all_max:
                 for at, records in (await consumer.getmany(timeout_ms=100, max_records=500)).items():
-                    found = [(at.partition, record.offset) for record in records]
-                    self.rows.update(found)
-                    all_rows.update(found)
+                    locations = [(at.partition, record.offset) for record in records]
+                    self.rows.update(locations)
+                    all_rows.update(locations)
             await consumer.commit()  # what the last call has handed out is counted, too
 
 
@@ -67,9 +67,9 @@ async def main(bootstrap: str, topic: str, limit: int | None) -> None:
     async with AdminClient(bootstrap) as admin:
         if topic not in await admin.list_topics():
             await admin.create_topic(topic, partitions=PARTITIONS)
-    one, *others = readers = [Reader("one"), Reader("two"), Reader("three")]
+    first, *others = readers = [Reader("one"), Reader("two"), Reader("three")]
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(one.read(bootstrap, topic, handed_out, own_max=len(rows) // 10, all_max=len(rows)))
+        tasks.create_task(first.read(bootstrap, topic, handed_out, own_max=len(rows) // 10, all_max=len(rows)))
         for reader in others:
             tasks.create_task(reader.read(bootstrap, topic, handed_out, own_max=2 * len(rows), all_max=len(rows)))
         for reader in readers:

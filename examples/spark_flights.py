@@ -135,8 +135,8 @@ def from_topic(spark: SparkSession, bootstrap: str, topic: str) -> list[Result]:
         .load()
     )
     newest = records.groupBy("key").agg(newest_of(struct("offset", "value")).alias("last")).collect()
-    found = [json.loads(bytes(row["last"]["value"])) for row in newest]
-    return sorted((one["carrier"], one["week"], one["flights"], one["minutes"]) for one in found)
+    results = [json.loads(bytes(row["last"]["value"])) for row in newest]
+    return sorted((result["carrier"], result["week"], result["flights"], result["minutes"]) for result in results)
 
 
 def from_csv(spark: SparkSession, rows: Sequence[bytes]) -> list[Result]:
@@ -147,8 +147,8 @@ def from_csv(spark: SparkSession, rows: Sequence[bytes]) -> list[Result]:
         return _results(delays(spark.read.text(str(path))))
 
 
-def _results(found: DataFrame) -> list[Result]:
-    rows = found.select("carrier", "week", "flights", "minutes").collect()
+def _results(frame: DataFrame) -> list[Result]:
+    rows = frame.select("carrier", "week", "flights", "minutes").collect()
     return sorted((row["carrier"], row["week"], row["flights"], row["minutes"]) for row in rows)
 
 

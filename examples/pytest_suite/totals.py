@@ -8,7 +8,7 @@ from tidelog.consumer import Consumer, TopicPartition
 
 async def totals(bootstrap: str, topic: str) -> Counter[str]:
     """Returns the totals of all orders that are in the topic now."""
-    found = Counter[str]()
+    counts = Counter[str]()
     async with Consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
         partitions = [TopicPartition(topic, number) for number in await consumer.partitions_for_topic(topic)]
         for at, end in (await consumer.end_offsets(partitions)).items():
@@ -16,5 +16,5 @@ async def totals(bootstrap: str, topic: str) -> Counter[str]:
             while await consumer.position(at) < end:
                 for record in (await consumer.getmany(timeout_ms=1000)).get(at, []):
                     order = json.loads(record.value or b"")
-                    found[order["item"]] += order["count"]
-    return found
+                    counts[order["item"]] += order["count"]
+    return counts
