@@ -103,13 +103,13 @@ class _Bench:
         words = {"resource_type": "TOPIC", "pattern_type": "LITERAL", "operation": "ANY", "permission": "ALLOW"}
         return headers, lambda: admin.delete_acls(principal=principal, **words)
 
-    async def _until(self, url: str, headers: Mapping[str, str], is_wanted: Callable[[int], bool]) -> float:
-        """Repeats a request to a broker until its status is wanted; returns the time then. A broker learns of a change
-        a little later than the one that made it."""
+    async def _until(self, url: str, headers: Mapping[str, str], is_expected: Callable[[int], bool]) -> float:
+        """Repeats a request to a broker until its status is the expected one; returns the time then. A broker learns of
+        a change a little later than the one that made it."""
         async with asyncio.timeout(PATIENCE_S):
             while True:
                 async with self._session.get(f"{url}/topics/{TOPIC}", headers=headers) as answer:
-                    if is_wanted(answer.status):
+                    if is_expected(answer.status):
                         return time.perf_counter()
                 await asyncio.sleep(LOOK_EVERY_S)
 

@@ -175,8 +175,8 @@ def _not_imported() -> None:
     raise AssertionError("a command is invoked by the first word, and that one was imported")
 
 
-def _print_version(is_wanted: bool) -> None:
-    if is_wanted:
+def _print_version(is_given: bool) -> None:
+    if is_given:
         print(f"tidelog {__version__}")
         raise typer.Exit
 

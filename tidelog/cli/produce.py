@@ -116,7 +116,7 @@ class _Job:
         """Sends until the input ends or a record fails; afterwards every sent record has its outcome. Returns the first
         error."""
         failure: TidelogError | None = None
-        with byte_progress(is_wanted=stat.S_ISREG(status.st_mode)) as progress:
+        with byte_progress(is_shown=stat.S_ISREG(status.st_mode)) as progress:
             bar = progress.add_task(self._topic, total=status.st_size)
             settling = asyncio.create_task(self._settle(reader, lambda size: progress.advance(bar, size)))
             try:

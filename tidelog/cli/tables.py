@@ -70,17 +70,17 @@ def listed(node_ids: Iterable[int]) -> str:
     return ",".join(map(str, node_ids))
 
 
-def byte_progress(*, is_wanted: bool = True) -> Progress:
+def byte_progress(*, is_shown: bool = True) -> Progress:
     """Returns a progress bar over bytes with their rate, on standard error; invisible if that is no terminal."""
-    return _progress(TaskProgressColumn(), TransferSpeedColumn(), is_wanted=is_wanted)
+    return _progress(TaskProgressColumn(), TransferSpeedColumn(), is_shown=is_shown)
 
 
 def count_progress() -> Progress:
     """Returns a progress bar over counted things, on standard error; invisible if that is no terminal."""
-    return _progress(MofNCompleteColumn(), is_wanted=True)
+    return _progress(MofNCompleteColumn(), is_shown=True)
 
 
-def _progress(*columns: TaskProgressColumn | MofNCompleteColumn | TransferSpeedColumn, is_wanted: bool) -> Progress:
+def _progress(*columns: TaskProgressColumn | MofNCompleteColumn | TransferSpeedColumn, is_shown: bool) -> Progress:
     console = Console(stderr=True)
     return Progress(
         TextColumn("{task.description}"),
@@ -89,5 +89,5 @@ def _progress(*columns: TaskProgressColumn | MofNCompleteColumn | TransferSpeedC
         TimeRemainingColumn(),
         console=console,
         transient=True,
-        disable=not (is_wanted and console.is_terminal),
+        disable=not (is_shown and console.is_terminal),
     )
