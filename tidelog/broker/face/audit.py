@@ -76,7 +76,7 @@ class Publisher(Protocol):
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """Number of lines by outcome."""
+        """Number of lines by outcome: `published` to the topic; `unpublished`, dropped because its queue was full."""
         ...
 
     def put(self, lines: Sequence[bytes]) -> None:
@@ -98,8 +98,8 @@ class Denials:
         self._forgotten = 0
 
     def admit(self, caller: str, reason: str, now_s: float) -> int | None:
-        """Returns the number of equal denials left out since the last line if this denial gets a line; None if it is
-        left out.
+        """Returns None if this denial gets no audit line, because its caller and reason had one within the last second
+        or all denials together are over their rate; else the number of denials left out since the last line.
         """
         next_s, left_out = self._lines.pop((caller, reason), (0.0, 0))
         is_due = now_s >= next_s and self._all.owed_s(now_s) == 0
@@ -222,7 +222,7 @@ class Audit:
         self._refused(remote, listener, why)
 
     def _refused(self, remote: str, listener: str, reason: str, operation: str = "") -> None:
-        """Records a denial of the peer at `remote`, an address with a port."""
+        """Queues an audit line for a refused connection; `remote` is the other side's address with its port."""
         host = remote.rpartition(":")[0]
         self.denied(
             AuditEvent(

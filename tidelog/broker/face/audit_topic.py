@@ -36,7 +36,7 @@ COMPLAINT_S: Final = 60.0
 
 
 class Handles(Protocol):
-    """The partitions of the cluster, by topic and number."""
+    """Look-up of partition handles by topic name and partition number."""
 
     def handle(self, topic: str, partition: int) -> PartitionHandle:
         """Returns a handle that writes at the partition's leader. Raises `UnknownTopic`, `LeaderNotAvailable`."""

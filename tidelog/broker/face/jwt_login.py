@@ -22,7 +22,9 @@ REMEMBERED_MAX: Final = 10_000
 
 
 class Signed(NamedTuple):
-    """The expiry of a verified token, and the key that signed it: it is valid while both are."""
+    """The expiry of a verified token, and the key that signed it. The token is valid until it expires or the key is
+    withdrawn.
+    """
 
     expires_ms: int
     key: str
@@ -38,7 +40,7 @@ class KeySource(Protocol):
 
     @property
     def reloads(self) -> Mapping[str, int]:
-        """Number of times that the keys were read again, by outcome."""
+        """Number of times that the keys were read again, by outcome: `done`, or `refused` if they could not be used."""
         ...
 
 

@@ -42,8 +42,8 @@ class Certificate(NamedTuple):
 
 
 class Proof(NamedTuple):
-    """An authenticated principal, and the credential that proves it: valid while that is in the metadata unchanged and
-    not expired.
+    """An authenticated principal, and the credential that proves it. The proof is valid while the credential is in the
+    metadata unchanged and has not expired.
     """
 
     principal: Principal
@@ -142,7 +142,7 @@ class Login:
         return Proof(principal, proof)
 
     def still_holds(self, proof: Proof) -> bool:
-        """Returns False once the credential was changed, deleted or has expired."""
+        """Returns False once the credential of `proof` was changed, deleted or has expired."""
         match proof.rests_on:
             case Token() as token:
                 return self._token(token.token_id) == token and not self._is_over(token)

@@ -68,7 +68,7 @@ class Replicas(Protocol):
 
     @property
     def remains_finder(self) -> RemainsFinder:
-        """Finds what the replicas of a partition without a leader still have."""
+        """Finds which log ends the replicas of a partition that cannot elect a leader still have."""
         ...
 
     def local_copy(self, partition_id: PartitionId) -> LocalCopy | None:

@@ -110,8 +110,8 @@ class Shares:
             bucket_and_name[0].spend(amount, self._now_s())
 
     def owed_s(self, key: str, caller: Client) -> float:
-        """Returns the seconds for which a client should use nothing more. A listener that does not read its connection
-        meanwhile need not refuse anything.
+        """Returns the seconds until a client's debt under the quota `key` is paid off. A listener that does not read
+        the client's connection for so long need not refuse its requests.
         """
         bucket_and_name = self._of_client(key, caller)
         owed_s = 0.0 if bucket_and_name is None else bucket_and_name[0].owed_s(self._now_s())
@@ -239,12 +239,16 @@ class Share:
         self._shares.refuse_if_owing(CONSUMER_BYTE_RATE, self._caller)
 
     async def take(self, size: int) -> None:
-        """Charges for a body to be read, or its first piece. Raises `QuotaExceeded`."""
+        """Charges for a request body before it is read, or for the first piece of a chunked one, if the request
+        produces. Raises `QuotaExceeded`.
+        """
         if self._produces:
             await self.use(PRODUCER_BYTE_RATE, size)
 
     def take_more(self, size: int) -> None:
-        """Charges for a further piece of a body, without waiting: the body was admitted with its first piece."""
+        """Charges for a further piece of a chunked request body, without waiting: the body was admitted with its first
+        piece.
+        """
         if self._produces:
             self._shares.charge(PRODUCER_BYTE_RATE, self._caller, size)
 

@@ -83,7 +83,9 @@ class Statistics:
 
     @property
     def waiting(self) -> Mapping[tuple[str, int], WaitingPartition]:
-        """The partitions with damage on this broker that waits for repair, by topic and number."""
+        """The partitions with damaged ranges on this broker that wait for repair, by topic name and partition number,
+        with the number and age of the ranges.
+        """
         return self._data.waiting()
 
     @property

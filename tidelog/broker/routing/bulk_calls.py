@@ -53,8 +53,8 @@ async def offsets_of(
 async def _ask_again(
     questions: Sequence[tuple[PartitionHandle | TidelogError, int | None]], answers: list[Offsets | TidelogError]
 ) -> None:
-    """Repeats the question for partitions whose leader is this broker but is not elected yet, once the election is
-    over.
+    """Asks for the offsets again for partitions that this broker is about to lead, once its election is over, and
+    replaces their `LeaderNotAvailable` in `answers`.
     """
     deadline_s = _patience_ends_s()
     for number, (partition, timestamp_ms) in enumerate(questions):
@@ -120,8 +120,8 @@ async def wait_for_change(ends: Sequence[tuple[PartitionHandle, int]], purgatory
 async def wait_for_local_change(
     ends: Sequence[tuple[LedPartition, int]], purgatory: Purgatory, deadline_s: float
 ) -> None:
-    """Waits as `wait_for_change` does, for partitions that this broker leads: until a high watermark differs from the
-    one given, or the deadline (loop time).
+    """Waits until the high watermark of any of these partitions, all led by this broker, differs from the one given
+    with it, or the deadline (loop time). Raises `Overloaded` if too many requests wait already.
     """
     await purgatory.wait(
         [partition.watchers for partition, _ in ends],
@@ -140,7 +140,7 @@ async def _wait_at(leader: PeerLeader, ends: Sequence[tuple[Addressed, int]], de
 
 
 async def first_of(waits: Sequence[Coroutine[Any, Any, None]]) -> None:
-    """Runs the coroutines until the first has ended, and cancels the others. Raises that one's error."""
+    """Runs the coroutines until the first has ended, and cancels the others. Raises the error of the first."""
     loop = asyncio.get_running_loop()
     tasks = [loop.create_task(wait) for wait in waits]
     try:

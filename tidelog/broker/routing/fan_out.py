@@ -29,7 +29,9 @@ AskPeer = Callable[[PeerLeader, list[tuple[int, Addressed]]], Awaitable[Sequence
 
 @dataclass(frozen=True, slots=True)
 class FanOut(Generic[T]):
-    """A question about each of `targets` (partitions). `ask_here` and `ask_peer` get indexes into `targets`."""
+    """One question about each of `targets` (partitions): `ask_here` answers it for a partition that this broker leads,
+    `ask_peer` sends it to another leader for several partitions. Both get indexes into `targets`.
+    """
 
     calls: LeaderCalls
     targets: Sequence[Target]
@@ -124,7 +126,8 @@ async def fan_out_fingerprints(
 
 async def offsets_at(partition: PartitionHandle, timestamp_ms: int | None) -> Offsets:
     """Returns the extent of one partition and, if a timestamp (ms) is given, the first record of that time or later.
-    Raises as `PartitionHandle.extent` and `offset_for_timestamp`.
+    Raises `DamagedBatch` if the record's batch is damaged; `NotLeader` or `LeaderNotAvailable` if the leader cannot
+    answer.
     """
     record = None if timestamp_ms is None else await partition.offset_for_timestamp(timestamp_ms)
     return Offsets(await partition.extent(), record)

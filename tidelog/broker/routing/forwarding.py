@@ -167,7 +167,7 @@ class ForwardedRequests:
 
     async def led(self, addressed: messages.Addressed, deadline_s: float) -> LedPartition:
         """Returns a partition that this broker leads, in the epoch that the sender names or a later one. Raises
-        `NotLeader`, or another definite error.
+        `NotLeader`; `LeaderNotAvailable` if the log is not open; `UnknownTopic` or `UnknownPartition`.
         """
         (partition,) = await self._led_of_many([addressed], deadline_s)
         if isinstance(partition, TidelogError):
@@ -177,8 +177,8 @@ class ForwardedRequests:
     async def _led_of_many(
         self, addresses: Sequence[messages.Addressed], deadline_s: float
     ) -> list[LedPartition | TidelogError]:
-        """Returns each partition, or the error why it is not served here. Waits for this broker's metadata if the
-        sender's are newer, and for logs that are being opened.
+        """Returns each addressed partition, or the error why this broker does not serve it. Waits for this broker's
+        metadata if the sender's are newer, and for logs that are being opened.
         """
         partitions = [self._find(addressed) for addressed in addresses]
         newest = max((addressed.position for addressed in addresses), default=0)

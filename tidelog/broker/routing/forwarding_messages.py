@@ -41,7 +41,7 @@ class ForwardProduce(msgspec.Struct, frozen=True, tag=True):
     idempotency: tuple[Int64, Int64] | None
     """The producer id made from an idempotency key, and the fingerprint of the request's content."""
     expected_end: Int64 | None = None
-    """The offset that must follow the last batch once it is appended; otherwise nothing is appended. None: any."""
+    """The offset at which the partition's last batch must end before the append; else nothing is appended. None: any."""
     is_own: bool = False
     """True for a record that the broker itself writes to an internal topic that all brokers write to (the audit
     log).
@@ -67,9 +67,7 @@ class ForwardDeletion(msgspec.Struct, frozen=True, tag=True):
 
 
 class ForwardRead(msgspec.Struct, frozen=True, tag=True):
-    """Asks for committed batches from the one with `offset` on. Answered by `BatchesRead`, with the batches behind
-    it.
-    """
+    """Asks for committed batches from the one with `offset` on. Answered by `BatchesRead`, and the batches after it."""
 
     partition: Addressed
     offset: Int64
@@ -90,7 +88,9 @@ class BatchesRead(msgspec.Struct, frozen=True, tag=True):
 
 
 class ForwardDataWait(msgspec.Struct, frozen=True, tag=True):
-    """Waits until `bytes_min` committed bytes lie behind `offset`. The answer is empty."""
+    """Asks the leader to answer when `bytes_min` committed bytes can be read from `offset` on, or after `timeout_ms`. The
+    answer is empty.
+    """
 
     partition: Addressed
     offset: Int64
@@ -99,8 +99,8 @@ class ForwardDataWait(msgspec.Struct, frozen=True, tag=True):
 
 
 class ForwardChangeWait(msgspec.Struct, frozen=True, tag=True):
-    """Waits until the high watermark of any of these partitions differs from the one given, or the receiver does not
-    lead one of them. The answer is empty.
+    """Asks the leader to answer when the high watermark of any of these partitions differs from the one given, when it
+    does not lead one of them, or after `timeout_ms`. The answer is empty.
     """
 
     known: list[tuple[Addressed, Int64]]
@@ -161,8 +161,8 @@ class ForwardFingerprints(msgspec.Struct, frozen=True, tag=True):
 
 
 class Fingerprints(msgspec.Struct, frozen=True, tag=True):
-    """The fingerprint for each partition, in the order of the request; null if nothing was appended, a refusal if that
-    is not known.
+    """The answer to `ForwardFingerprints`: for each partition, in the order of the request, the fingerprint; null if
+    nothing was appended under the key; or a refusal if the receiver cannot tell.
     """
 
     found: list[Int64 | Refusal | None]

@@ -45,9 +45,9 @@ class ShownRecords:
 
     def __init__(self) -> None:
         self.pieces: list[bytes] = []
-        """The JSON text in pieces: the inside of an array."""
+        """The records as JSON text in pieces: the items of an array and their commas, without the brackets."""
         self.size = 0
-        """Bytes that the records count towards `max_bytes` (`size_of`)."""
+        """Bytes that the records count towards the `max_bytes` of the read (`size_of`)."""
         self.next_offset = -1
         """The offset after the last record; -1 if there is none."""
         self.mismatch = ""
@@ -59,8 +59,8 @@ class ShownRecords:
         return bool(self.pieces)
 
     def add(self, pieces: Sequence[bytes], size: int, next_offset: int) -> None:
-        """Appends records that were written as JSON `pieces`; `size` is what they count, `next_offset` the offset after
-        them.
+        """Appends records that were written as JSON `pieces`. `size` is the bytes that they count towards `max_bytes`,
+        `next_offset` the offset after the last one.
         """
         if self.pieces:
             self.pieces.append(b",")
@@ -74,7 +74,8 @@ async def read_records(
 ) -> tuple[FetchedBatches, ShownRecords]:
     """Returns the records from `offset` on as JSON, up to `bytes_max` but at least one. Skips control batches, batches
     that compaction emptied, and up to `lost_max` accepted losses (offset ranges that an operator declared lost). Raises
-    as `ReadHandle.read`; `Overloaded`; or `FormatMismatch` if the first batch cannot be opened.
+    `OffsetOutOfRange`, `DamagedBatch`, `LeaderNotAvailable`, `Overloaded`; `FormatMismatch` if the first batch cannot
+    be decompressed or decoded.
     """
     lost: tuple[tuple[int, int], ...] = ()
     while True:
@@ -89,13 +90,13 @@ async def read_records(
 
 
 def array_of(pieces: Sequence[bytes]) -> bytes:
-    """Returns the JSON array whose inside is `pieces`."""
+    """Returns a JSON array: `pieces` (its items and their commas) between brackets."""
     return b"".join((b"[", *pieces, b"]"))
 
 
 def show_batches(data: Buffer, offset: int, terms: ReadTerms) -> Steps[ShownRecords]:
-    """Opens batches and writes their records from `offset` on as JSON, until `bytes_max` is reached. Raises as
-    `read_records`.
+    """Decodes batches and writes their records from `offset` on as JSON, until `bytes_max` is reached. Raises
+    `FormatMismatch` if the first batch cannot be decompressed or decoded.
     """
     shown, meter = ShownRecords(), Meter()
     for batch in iter_batches(data):
@@ -110,8 +111,8 @@ def show_batches(data: Buffer, offset: int, terms: ReadTerms) -> Steps[ShownReco
 
 
 def _show_batch(shown: ShownRecords, meter: Meter, batch: RecordBatch, offset: int, terms: ReadTerms) -> Steps[bool]:
-    """Writes the records of one batch. Returns True if `bytes_max` is reached or a record cannot be written. Raises if
-    the batch cannot be opened.
+    """Adds the records of one batch to `shown`. Returns True if `bytes_max` is reached or a record cannot be written.
+    Raises `InvalidBatch`, `TooLarge` or `LongRecordError` if the batch cannot be decompressed or decoded.
     """
     if batch.header.is_control:
         return False
@@ -149,8 +150,8 @@ def _unpacked(batch: RecordBatch, bytes_max: int) -> Steps[memoryview]:
 
 
 def _fitting(shown: ShownRecords, records: list[StoredRecord], bytes_max: int) -> tuple[list[StoredRecord], int]:
-    """Returns the first of the records that fit into `bytes_max`, at least one if nothing was read before, and the
-    bytes that they count.
+    """Returns as many of the first records as fit into `bytes_max` besides those in `shown`, at least one if `shown` is
+    empty; and the bytes that they count towards it.
     """
     room, taken = bytes_max - shown.size, 0
     for number, record in enumerate(records):

@@ -20,7 +20,7 @@ from tidelog.model.records import RecordForm, StoredRecord
 from tidelog.model.steps import SLICE_BYTES, Steps
 
 RECORD_OVERHEAD_BYTES: Final = 32
-"""Bytes that a record counts towards `max_bytes` besides its key, value and headers."""
+"""Bytes that a record counts towards the `max_bytes` of a read besides its key, value and headers."""
 _NULL_TEXT: Final = b"null"
 _NULL: Final = Raw(_NULL_TEXT)
 _ANY: Final = msgspec.json.Decoder(Raw)
@@ -49,7 +49,7 @@ class RecordShown(Struct, frozen=True):
 
 
 def size_of(record: StoredRecord) -> int:
-    """Returns the bytes that a record counts towards `max_bytes`."""
+    """Returns the bytes that a record counts towards the `max_bytes` of a read."""
     headers = sum(len(name) + len(value or b"") for name, value in record.headers)
     return RECORD_OVERHEAD_BYTES + len(record.key or b"") + len(record.value or b"") + headers
 
@@ -72,7 +72,7 @@ def show(topic: str, partition: int, record: StoredRecord, form: RecordForm) -> 
 
 def show_long(topic: str, partition: int, record: StoredRecord, form: RecordForm) -> Steps[list[bytes]]:
     """Returns the JSON of a record with a long value, in pieces: the fields before the value, the value in parts, the
-    fields after it. Raises as `show`.
+    fields after it. Raises `FormatMismatch` if key or value is not JSON or UTF-8 as the format requires.
     """
     around = show(topic, partition, record._replace(value=None), form)
     behind = b',"headers":%b}' % encode(around.headers)

@@ -138,8 +138,8 @@ class LeaderLookup:
         return described, described.partitions[partition]
 
     def find_again(self, topic: str, topic_id: TopicId, partition: int) -> PartitionInfo:
-        """Returns a partition of a topic that was looked up before. Raises `UnknownTopic` if the topic was deleted and
-        created again since, and as `find`.
+        """Returns a partition of a topic that was looked up before. Raises `UnknownTopic` if the topic was deleted
+        since, even if it was created again; `UnknownPartition` if the topic does not have the partition.
         """
         described, info = self.find(topic, partition)
         if described.topic_id != topic_id:
@@ -151,8 +151,8 @@ class LeaderLookup:
         return partition in self._host.partitions
 
     def opened(self, topic: str, partition: PartitionId) -> LedPartition:
-        """Returns a partition that this broker leads. Raises `NotLeader` if its replicas have not caught up with the
-        image yet, `LeaderNotAvailable` if the log is not open.
+        """Returns a partition that the image has this broker lead. Raises `NotLeader` if this broker's replicas do not
+        match the image yet, `LeaderNotAvailable` if they do and the log is not open.
         """
         led = self._host.partitions.get(partition)
         if led is None and not self.is_in_force:

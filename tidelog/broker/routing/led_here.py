@@ -36,21 +36,26 @@ class LedHere(RemotePartition):
             return await question(RemotePartition(self.calls, self.target, self.config))
 
     async def produce(self, batches: list[RecordBatch], **options: Unpack[ProduceOptions]) -> ProduceReceipt:
-        """Appends batches at the leader, here or, after a change of leader, elsewhere. Parameters and errors are those
-        of `LedPartition.produce`.
+        """Appends batches at the leader, here or, after a change of leader, elsewhere. Raises a definite error, such as
+        `NotLeader`, if nothing was appended; `TimedOutAfterAppend` or `InternalError` if the outcome is unknown.
         """
         return await self._ask(lambda leader: leader.produce(batches, **options))
 
     async def delete_records(self, offset: int, *, deadline_s: float) -> None:
-        """Deletes committed records below `offset` at the leader. Raises as `LedPartition.delete_records`."""
+        """Deletes committed records below `offset` at the leader. Raises `OffsetOutOfRange` beyond the high watermark,
+        `TimedOutAfterAppend` at the deadline (loop time), `InvalidRequest` if users may not write to the topic, or
+        `LeaderNotAvailable`, `NotLeader`, `Overloaded`, `DiskFull`, `LogOffline`.
+        """
         await self._ask(lambda leader: leader.delete_records(offset, deadline_s=deadline_s))
 
     async def read(self, offset: int, *, bytes_max: int) -> FetchedBatches:
-        """Returns committed batches from the leader, from the one with `offset` on. Raises as `LedPartition.read`."""
+        """Returns committed batches from the leader, from the one with `offset` on. Raises `OffsetOutOfRange`,
+        `DamagedBatch`, `NotLeader` or `LeaderNotAvailable`.
+        """
         return await self._ask(lambda leader: leader.read(offset, bytes_max=bytes_max))
 
     async def wait_for_data(self, offset: int, *, bytes_min: int, deadline_s: float) -> None:
-        """Waits until `bytes_min` committed bytes lie behind `offset`, or until the deadline (loop time)."""
+        """Waits until `bytes_min` committed bytes can be read from `offset` on, or until the deadline (loop time)."""
         await self._ask(lambda leader: leader.wait_for_data(offset, bytes_min=bytes_min, deadline_s=deadline_s))
 
     async def fingerprint_of(self, producer_id: ProducerId) -> int | None:

@@ -90,8 +90,8 @@ class PeerLeader:
     async def offsets(
         self, questions: Sequence[tuple[messages.Addressed, int | None]], deadline_s: float
     ) -> list[Offsets | TidelogError]:
-        """Returns for each partition its extent and, with a timestamp (ms), the first record of that time or later; or
-        its error.
+        """Returns for each partition its extent (log start, high watermark, log end) and, with a timestamp (ms), the
+        first record of that time or later; or its error.
         """
         answer = await self.ask(messages.ForwardOffsets(list(questions), _timeout_ms(deadline_s)), deadline_s)
         offsets: list[Offsets | TidelogError] = []
@@ -108,8 +108,8 @@ class PeerLeader:
     async def fingerprints(
         self, partitions: Sequence[messages.Addressed], producer_id: ProducerId, deadline_s: float
     ) -> list[int | TidelogError | None]:
-        """Returns for each partition the fingerprint of the request that was appended under an idempotency key, None,
-        or an error.
+        """Returns for each partition the content fingerprint of the request that was appended there under an
+        idempotency key, given as the producer id made from it; None if no request was; or the partition's error.
         """
         message = messages.ForwardFingerprints(list(partitions), producer_id, _timeout_ms(deadline_s))
         fingerprints = _expect(messages.Fingerprints, await self.ask(message, deadline_s)).found
@@ -146,8 +146,9 @@ class PeerPartition:
         expected_end: int | None = None,
         is_own: bool = False,
     ) -> ProduceReceipt:
-        """Forwards a produce request to the leader, without copying the batches. Parameters as of
-        `LedPartition.produce`.
+        """Forwards a produce request to the leader, without copying the batches. `idempotency` is the producer id made
+        from an idempotency key and the content's fingerprint; with `expected_end`, nothing is appended unless the log
+        ends there; `is_own` marks a record that a broker itself writes to the audit topic.
         """
         message = messages.ForwardProduce(
             self.addressed, acks, _timeout_ms(deadline_s), idempotency, expected_end, is_own
@@ -183,8 +184,8 @@ class PeerPartition:
         )
 
     async def wait_for_data(self, offset: int, *, bytes_min: int, deadline_s: float) -> None:
-        """Forwards a wait to the leader: until `bytes_min` committed bytes lie behind `offset`, or the deadline (loop
-        time).
+        """Forwards a wait to the leader: until `bytes_min` committed bytes can be read from `offset` on, or until the
+        deadline (loop time).
         """
         with self.peer.waits:
             message = messages.ForwardDataWait(self.addressed, offset, bytes_min, _timeout_ms(deadline_s))

@@ -54,8 +54,9 @@ class RemotePartition:
         return self.target.partition
 
     async def produce(self, batches: list[RecordBatch], **options: Unpack[ProduceOptions]) -> ProduceReceipt:
-        """Appends batches at the leader; parameters as of `LedPartition.produce`. After an unknown outcome it is
-        repeated only if the partition recognises duplicates, by producer ids or an idempotency key.
+        """Appends batches at the leader; `options` are passed on to its `LedPartition.produce`. After an unknown
+        outcome the request is repeated only if the partition recognises duplicates, by producer ids or an idempotency
+        key.
         """
         return await self.calls.reach(
             self.target,
@@ -67,8 +68,8 @@ class RemotePartition:
         )
 
     async def delete_records(self, offset: int, *, deadline_s: float) -> None:
-        """Deletes committed records below `offset` at the leader. Repeated after an unknown outcome, which is
-        harmless.
+        """Deletes committed records below `offset` at the leader. The request is repeated after an unknown outcome,
+        since a deletion may be repeated without harm.
         """
         await self.calls.reach(
             self.target, lambda leader: leader.delete_records(offset, deadline_s=deadline_s), deadline_s, appends=True
@@ -81,8 +82,8 @@ class RemotePartition:
         )
 
     async def wait_for_data(self, offset: int, *, bytes_min: int, deadline_s: float) -> None:
-        """Waits at the leader until `bytes_min` committed bytes lie behind `offset`, or until the deadline (loop
-        time).
+        """Waits at the leader until `bytes_min` committed bytes can be read from `offset` on, or until the deadline
+        (loop time).
         """
         await self.calls.reach(
             self.target,

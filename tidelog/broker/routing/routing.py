@@ -44,8 +44,8 @@ class Routing:
         self.on_metadata_applied = self._lookup.on_metadata_applied
         """Wakes requests that wait for a change of the metadata image, or for a log to be opened here."""
         self.led = self._requests.led
-        """Returns the partition, led by this broker, that a forwarded request names. Raises `NotLeader`, or another
-        definite error.
+        """Returns the partition, led by this broker, that a forwarded request names. Raises `NotLeader`;
+        `LeaderNotAvailable` if the log is not open; `UnknownTopic` or `UnknownPartition`.
         """
         self.handle = self._requests.handle
         """Answers another broker's request, one of `FORWARDING_MESSAGES`. Raises the error that goes back to that
