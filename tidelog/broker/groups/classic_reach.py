@@ -40,20 +40,25 @@ class ClassicGroups:
 
     async def join(self, request: JoinGroup, deadline_s: float) -> JoinAnswer:
         """Answers a JoinGroup when the other members have joined. The deadline should be the member's rebalance timeout
-        and some seconds. Raises the errors of `JoinGroup`."""
+        and some seconds. Raises `MemberIdRequired`, `UnknownMember`, `FencedInstance`, `InconsistentProtocol`,
+        `GroupFull`, `InvalidSessionTimeout`, `InvalidRequest`, `UnsupportedLevel`; `RebalanceInProgress` at the
+        deadline."""
         return await (await self._of(request.group, deadline_s, is_first=True)).join(request, deadline_s)
 
     async def sync(self, request: SyncGroup, deadline_s: float) -> SyncAnswer:
-        """Answers a SyncGroup when the leader has sent the assignments. Raises the errors of `SyncGroup`."""
+        """Answers a SyncGroup when the leader has sent the assignments. Raises `UnknownMember`, `FencedInstance`,
+        `IllegalGeneration`, `InconsistentProtocol`; `RebalanceInProgress` if the member has to join again, or at the
+        deadline; `TooLarge` for assignments too large to store."""
         return await (await self._of(request.group, deadline_s)).sync(request, deadline_s)
 
     async def heartbeat(self, request: ClassicHeartbeat, deadline_s: float) -> None:
-        """Extends a member's session. Raises the errors of `ClassicHeartbeat`."""
+        """Extends a member's session. Raises `UnknownMember`, `FencedInstance`, `IllegalGeneration`; or
+        `RebalanceInProgress` if the member has to join again."""
         await (await self._of(request.group, deadline_s)).heartbeat(request, deadline_s)
 
     def heard_now(self, request: ClassicHeartbeat) -> bool:
-        """Extends a member's session at once, if its heartbeat needs no error and no wait. Returns False, without a
-        change, if `heartbeat` must be called."""
+        """Extends a member's session at once, if its heartbeat can be answered without an error and without
+        waiting. Returns False, without a change, if `heartbeat` must be called."""
         coordinator = self._local(request.group)
         return coordinator is not None and coordinator.heard_now(request)
 
@@ -62,8 +67,9 @@ class ClassicGroups:
         return await (await self._of(request.group, deadline_s)).leave(request, deadline_s)
 
     async def commit(self, request: CommitAsMember, deadline_s: float) -> CommitAnswer:
-        """Commits offsets for a member of a classic or consumer group, or for a caller that is no member. Raises the
-        errors of `CommitAsMember`, and `CoordinatorLost` if the outcome is unknown."""
+        """Commits offsets for a member of a classic or consumer group, or for a caller that is no member. Raises
+        `UnknownMember`, `FencedInstance`, `FencedMember`, `IllegalGeneration`, `RebalanceInProgress`, `GroupNotEmpty`,
+        with nothing committed; `CoordinatorLost` if the outcome is unknown."""
         return await (await self._of(request.group, deadline_s, is_first=True)).commit(request, deadline_s)
 
     async def _of(self, group: str, deadline_s: float, *, is_first: bool = False) -> Classics:

@@ -99,8 +99,10 @@ class Classics:
     # -- requests ----------------------------------------------------------------------------------------------------
 
     async def join(self, request: JoinGroup, deadline_s: float) -> JoinAnswer:
-        """Adds a member to the group and answers when the rebalance has gathered all members. Raises the errors of
-        `JoinGroup`, `NotCoordinator` and `CoordinatorNotAvailable`."""
+        """Adds a member to the group and answers when the rebalance has gathered all members. Raises
+        `MemberIdRequired`, `UnknownMember`, `FencedInstance`, `InconsistentProtocol`, `GroupFull`,
+        `InvalidSessionTimeout`, `InvalidRequest`, `UnsupportedLevel`, `NotCoordinator`, `CoordinatorNotAvailable`;
+        `RebalanceInProgress` at the deadline."""
         # A broker of a lower level cannot decode the record of a classic group. If the partition moved there, all of
         # its groups would be without a coordinator.
         if self._context.level() < CLASSIC_LEVEL:
@@ -124,7 +126,8 @@ class Classics:
 
     async def sync(self, request: SyncGroup, deadline_s: float) -> SyncAnswer:
         """Answers with the member's assignment, when the leader has sent it; stores the assignments if this member is
-        the leader. Raises the errors of `SyncGroup`, `NotCoordinator` and `CoordinatorNotAvailable`."""
+        the leader. Raises `UnknownMember`, `FencedInstance`, `IllegalGeneration`, `InconsistentProtocol`,
+        `RebalanceInProgress`, `TooLarge`, `NotCoordinator`, `CoordinatorNotAvailable`."""
 
         def decide(wait: int) -> Turn:
             return decide_sync(self._state.shard, request, wait, self._context.settings, self._state.now())
@@ -135,7 +138,8 @@ class Classics:
         return answer
 
     async def heartbeat(self, request: ClassicHeartbeat, deadline_s: float) -> None:
-        """Extends a member's session. Raises the errors of `ClassicHeartbeat`."""
+        """Extends a member's session. Raises `UnknownMember`, `FencedInstance`, `IllegalGeneration`, `NotCoordinator`,
+        `CoordinatorNotAvailable`; `RebalanceInProgress` if the member has to join again."""
         with self._told_as_coordinator():
             self._state.require_in_force()
             try:
@@ -151,8 +155,8 @@ class Classics:
             raise refusal
 
     def heard_now(self, request: ClassicHeartbeat) -> bool:
-        """Extends a member's session at once, if its heartbeat needs no error and no wait. Returns False, without a
-        change, otherwise."""
+        """Extends a member's session at once, if its heartbeat can be answered without an error and without
+        waiting. Returns False, without a change, otherwise."""
         # With nothing on its way and the lease in force there is nothing to wait for, and most heartbeats come in such
         # a moment.
         if not self._state.is_true_now:
@@ -180,7 +184,9 @@ class Classics:
         return answer
 
     async def commit(self, request: CommitAsMember, deadline_s: float) -> CommitAnswer:
-        """Commits a member's offsets. Raises the errors of `CommitAsMember`, and `CoordinatorLost` if the outcome is
+        """Commits offsets for a member of a classic or consumer group, or for a caller that is no member. Raises
+        `UnknownMember`, `FencedInstance`, `FencedMember`, `IllegalGeneration`, `RebalanceInProgress`, `GroupNotEmpty`,
+        `NotCoordinator`, `CoordinatorNotAvailable`, with nothing committed; `CoordinatorLost` if the outcome is
         unknown."""
         state, context = self._state, self._context
         with self._told_as_coordinator(is_commit=True):
@@ -228,7 +234,8 @@ class Classics:
 
     async def _wait_for(self, decide: Callable[[int], Turn], deadline_s: float) -> Told:
         """Returns the answer to a join or sync, once it is known and all records that it depends on are committed.
-        Raises `RebalanceInProgress` after the deadline."""
+        `decide` gets the number of this wait, by which the group later refers to it. Raises the error that the group
+        answers with, or `RebalanceInProgress` after the deadline."""
         if len(self._waits) >= WAITS_MAX:
             raise CoordinatorNotAvailable(f"{WAITS_MAX} members wait for this coordinator already; try again later")
         self._state.require_in_force()
@@ -257,8 +264,8 @@ class Classics:
         return answer
 
     def _refused(self, decide: Callable[[int], Turn], wait: int) -> _Answered | None:
-        """Decides a join or sync and applies the decision. Returns the error if the request is refused, otherwise
-        None."""
+        """Decides the join or sync with the number `wait` and applies the decision. Returns None, or if the request is
+        refused, the error and the batch to be committed before it is given."""
         try:
             turn = decide(wait)
         except TidelogError as error:

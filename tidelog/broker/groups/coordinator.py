@@ -90,16 +90,17 @@ class Coordinator:
         return 0 if self._state is None else self._state.polls.waiting
 
     async def ask(self, request: AnyGroupRequest, deadline_s: float) -> GroupAnswer:
-        """Answers a request once the coordinator has loaded. Raises what `CoordinatorState.ask` raises; `NotLeader`,
-        with nothing done, if this broker no longer leads."""
+        """Answers a request once the coordinator has loaded. Raises the errors that the docstring of the request's
+        class names; with nothing done `Overloaded`, `TooLarge`, `CoordinatorNotAvailable`, or `NotLeader` if this
+        broker no longer leads; `CoordinatorLost` if the outcome is unknown."""
         state = self._state
         if state is None:
             state = await self._until_loaded(deadline_s)
         return await state.ask(request, deadline_s)
 
     def heard_now(self, request: ClassicHeartbeat) -> bool:
-        """Extends a classic member's session at once, if its heartbeat needs no error and no wait. Returns False
-        otherwise, and while the coordinator loads."""
+        """Extends a classic member's session at once, if its heartbeat can be answered without an error and
+        without waiting. Returns False otherwise, and while the coordinator loads."""
         return self._classics is not None and self._classics.heard_now(request)
 
     async def classics(self, deadline_s: float) -> Classics:

@@ -117,8 +117,9 @@ class CoordinatorState:
     # -- requests ----------------------------------------------------------------------------------------------------
 
     async def ask(self, request: AnyGroupRequest, deadline_s: float) -> GroupAnswer:
-        """Returns the answer by `deadline_s` (loop time). Raises the errors of `decide`; `Overloaded`, `TooLarge` or
-        `CoordinatorNotAvailable`, with nothing done; `CoordinatorLost` if the outcome is unknown."""
+        """Returns the answer by `deadline_s` (loop time). Raises the errors that the docstring of the request's class
+        names; `Overloaded`, `TooLarge` or `CoordinatorNotAvailable`, with nothing done; `CoordinatorLost` if the
+        outcome is unknown."""
         if self._requests >= REQUESTS_MAX:
             self._context.stats.group_requests_refused += 1
             raise Overloaded(f"{self._requests} requests wait for this coordinator already; try again later")

@@ -48,15 +48,15 @@ class Coordinators:
         self._is_closed = False
 
     def of(self, partition: LedPartition) -> Coordinator | None:
-        """Returns the coordinator of this leadership of the partition; None if there is none, or it belongs to another
-        leader epoch."""
+        """Returns the coordinator of the partition; None if there is none, or it belongs to another leader epoch than
+        `partition` has."""
         coordinator = self._running.get(partition.partition)
         # By identity: a request that found its way to an earlier leadership is not answered by the coordinator of this
         # one.
         return coordinator if coordinator is not None and coordinator.partition is partition else None
 
     def at(self, partition: int) -> Coordinator | None:
-        """Returns the coordinator of a partition, if this broker leads it."""
+        """Returns the coordinator of a partition of `__consumer_offsets`; None if this broker has none for it."""
         return self._running.get(partition)
 
     @property

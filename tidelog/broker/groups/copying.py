@@ -94,8 +94,9 @@ class CopyForward:
         return piece
 
     async def _copy(self) -> None:
-        """Copies all live records forward, then deletes the log before them. Raises the error that ended the state, or
-        those of `LedPartition.delete_below`."""
+        """Copies all live records forward, then deletes the log before them. Raises the error that
+        ended the coordinator state, `TooLarge` or `Overloaded` if a copy cannot be appended; `LeaderNotAvailable`,
+        `TimedOutAfterAppend`, `Overloaded`, `DiskFull` or `LogOffline` if the deletion fails."""
         state = self._state
         # Read before the keys are listed, with no await in between. So each key that is live now is copied behind
         # `begin`, or was written there by a decision since; and whatever is below may go.

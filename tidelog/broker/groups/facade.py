@@ -119,9 +119,9 @@ class Groups:
     async def ask(self, request: AnyGroupRequest, *, deadline_s: float) -> GroupAnswer: ...
 
     async def ask(self, request: AnyGroupRequest, *, deadline_s: float) -> GroupAnswer:
-        """Returns the coordinator's answer by `deadline_s` (loop time). Raises the errors of the request's class;
-        `Overloaded`, `TooLarge` or `CoordinatorNotAvailable`, with nothing done; `CoordinatorLost` if the outcome is
-        unknown."""
+        """Returns the coordinator's answer by `deadline_s` (loop time). Raises the errors that the docstring of the
+        request's class names; `Overloaded`, `TooLarge` or `CoordinatorNotAvailable`, with nothing done;
+        `CoordinatorLost` if the outcome is unknown."""
         topic = self._host.image.topics.get(OFFSETS_TOPIC)
         if topic is None:
             # Lists and descriptions make no topic: else each dashboard that shows groups would make one everywhere.
@@ -134,19 +134,20 @@ class Groups:
         return await self._reach.ask(_target(topic, request), request, deadline_s)
 
     async def list_groups(self, *, deadline_s: float, led_by: int | None = None) -> list[GroupListed]:
-        """Returns the groups of the cluster, or of the coordinators on broker `led_by`, sorted by name. Raises the
-        errors of `ask` if any coordinator cannot be reached."""
+        """Returns the groups of the cluster, or of the coordinators on broker `led_by`, sorted by name. Raises
+        `Overloaded`, `CoordinatorNotAvailable` or `CoordinatorLost` if any coordinator does not answer."""
         listed = await self._ask_all(lambda number: ListGroups(partition=number), deadline_s, led_by=led_by)
         groups = [group for answer in listed if isinstance(answer, GroupsListed) for group in answer.groups]
         return sorted(groups, key=lambda group: group.group)
 
     async def list_here(self, *, deadline_s: float) -> list[GroupListed]:
-        """Returns the groups that this broker coordinates, sorted by name. Raises the errors of `ask`."""
+        """Returns the groups that this broker coordinates, sorted by name. Raises `Overloaded`,
+        `CoordinatorNotAvailable` or `CoordinatorLost` if any of its coordinators does not answer."""
         return await self.list_groups(deadline_s=deadline_s, led_by=self._host.node_id)
 
     async def list_instances(self, *, deadline_s: float) -> list[InstanceListed]:
-        """Returns all REST consumer instances of the cluster, sorted by group and name. Raises the errors of `ask` if
-        any coordinator cannot be reached."""
+        """Returns all REST consumer instances of the cluster, sorted by group and name. Raises `Overloaded`,
+        `CoordinatorNotAvailable` or `CoordinatorLost` if any coordinator does not answer."""
         listed = await self._ask_all(lambda number: ListInstances(partition=number), deadline_s)
         instances = [
             instance for answer in listed if isinstance(answer, InstancesListed) for instance in answer.instances
@@ -169,8 +170,8 @@ class Groups:
         return [answer for answer in answers if not isinstance(answer, BaseException)]
 
     async def handle(self, asked: ForwardGroup) -> Answer:
-        """Answers a request forwarded by another broker. Raises the error for the answer; `NotLeader` if this broker
-        does not coordinate the group."""
+        """Answers a request forwarded by another broker. Raises the error that the other broker gets as the
+        answer; `NotLeader` if this broker does not coordinate the group."""
         deadline_s = deadline_of(asked)
         # Led here, or refused: two brokers with old images would else pass a request back and forth.
         partition = await self._routing.led(asked.partition, deadline_s)

@@ -57,8 +57,9 @@ class Loaded(NamedTuple):
 
 
 async def claim(partition: LedPartition, node_id: int, now_ms: int) -> int:
-    """Appends a claim record and waits until it is committed; returns its offset. Raises the errors of
-    `LedPartition.append`."""
+    """Appends a claim record and waits until it is committed; returns its offset. Raises a definite error,
+    such as `LeaderNotAvailable` or `DiskFull`, if nothing was appended; `TimedOutAfterAppend` or `InternalError` if the
+    outcome is unknown."""
     deadline_s = asyncio.get_running_loop().time() + CLAIM_S_MAX
     return await append(partition, [claim_entry(partition, node_id)], now_ms, deadline_s)
 
@@ -76,8 +77,9 @@ async def append(
     deadline_s: float,
     expected_end: int | None = None,
 ) -> int:
-    """Appends one batch and waits until it is committed; returns its first offset. Raises the errors of
-    `LedPartition.append`."""
+    """Appends one batch and waits until it is committed; returns its first offset. Raises `EndOffsetMoved` if
+    the log does not end at `expected_end`, or another definite error, if nothing was appended; `TimedOutAfterAppend` or
+    `InternalError` if the outcome is unknown."""
     data = encode_batch([Record(now_ms, key, value) for key, value in entries])
     batch = RecordBatch(parse_header(data), memoryview(data))
     # With all acks, for answers rest on this: a record that only the leader has may be lost with it.
@@ -87,8 +89,8 @@ async def append(
 
 
 async def load(partition: LedPartition, claimed: int, now_ms: int) -> Loaded:
-    """Returns the groups that the log describes up to the claim at offset `claimed`. Raises `DamagedBatch` and the
-    errors of `LedPartition.read`."""
+    """Returns the groups that the log describes up to the claim at offset `claimed`. Raises `DamagedBatch`,
+    `NotLeader` or `LeaderNotAvailable`."""
     shard, predecessor = Shard(), None
     lost: list[LostRange] = []
     offset = (await partition.extent()).log_start_offset
@@ -111,8 +113,8 @@ async def load(partition: LedPartition, claimed: int, now_ms: int) -> Loaded:
 
 
 async def _replay(shard: Shard, batch: RecordBatch, begin: int, *, has_members: bool) -> Claim | None:
-    """Applies a batch's records from offset `begin` on, those of members only with `has_members`. Returns its last
-    claim, or None."""
+    """Applies a batch's records from offset `begin` on to `shard`, records about members only with `has_members`.
+    Returns the batch's last claim record, or None. Raises `DamagedBatch` for a record that cannot be decoded."""
     newest_claim: Claim | None = None
     try:
         for count, record in enumerate(decode_batch(batch)):

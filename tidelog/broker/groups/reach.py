@@ -68,8 +68,8 @@ class Reach:
         self._polls: dict[int, int] = {}
 
     async def ask(self, target: Target, request: AnyGroupRequest, deadline_s: float) -> GroupAnswer:
-        """Returns the coordinator's answer. Raises the coordinator's errors; `CoordinatorNotAvailable`, with nothing
-        done; `CoordinatorLost` if the outcome is unknown."""
+        """Returns the coordinator's answer. Raises the error that the coordinator answers with;
+        `CoordinatorNotAvailable`, with nothing done; `CoordinatorLost` if the outcome is unknown."""
         pauses: Pauses | None = None  # from the first failure on: a long poll may have lasted for longer than that
         is_uncertain = False
         while True:
@@ -107,8 +107,8 @@ class Reach:
         return await self._calls.while_it_leads(target, epoch_of(leader), self._ask_peer(leader, request, deadline_s))
 
     async def ask_here(self, partition: LedPartition, request: AnyGroupRequest, deadline_s: float) -> GroupAnswer:
-        """Returns the answer of the coordinator of a partition led by this broker. Raises the errors of
-        `Coordinator.ask`."""
+        """Returns the answer of the coordinator of a partition led by this broker. Raises
+        the error that the coordinator answers with; `CoordinatorNotAvailable` if the coordinator is not started yet."""
         coordinator = self._coordinators.of(partition)
         if coordinator is None:
             raise CoordinatorNotAvailable(

@@ -70,8 +70,9 @@ class Beginnings:
                 instance.positions.begin(partition, offset)
 
     async def seek(self, instance: Instance, request: Seek) -> None:
-        """Sets positions to the given offsets, or to the first offsets with the given timestamps or later. Raises
-        `IllegalState` if a partition is not assigned to the instance; then no position changes.
+        """Sets positions to the given offsets, or to the first records of the given timestamps (ms) or later, or to
+        the high watermark if there is no such record. Raises `IllegalState` if a partition is not assigned to the
+        instance, or the error of a partition whose leader cannot be asked; then no position changes.
         """
         sought = [*request.offsets, *request.timestamps]
         _require_own(instance, [(topic, number) for topic, number, _ in sought])
@@ -86,7 +87,8 @@ class Beginnings:
 
     async def seek_to_edge(self, instance: Instance, request: SeekToEdge) -> None:
         """Sets the position to the beginning or the end of the named partitions, or of all assigned partitions if none
-        are named. Raises `IllegalState` if a partition is not assigned to the instance.
+        are named. Raises `IllegalState` if a partition is not assigned to the instance, or the error of a
+        partition whose leader cannot be asked; then no position changes.
         """
         partitions = pairs(request.partitions) or list(instance.positions.partitions)
         _require_own(instance, partitions)

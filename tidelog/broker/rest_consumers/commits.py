@@ -40,7 +40,9 @@ class Commits:
         return await self._commit(instance, offsets)
 
     async def keep_returned(self, instance: Instance) -> OffsetsCommitted:
-        """Commits the next offset of every partition that the instance has read."""
+        """Commits the next offset to read of every partition in which it differs from the committed offset. Raises the
+        error if no offset could be committed.
+        """
         return await self._commit(instance, _offsets(instance.positions.returned()))
 
     async def keep_unasked(self, instance: Instance, offsets: Mapping[Partition, int]) -> None:

@@ -52,17 +52,19 @@ class Instance:
     """True once the instance was deleted, or its coordinator has moved to another broker."""
     is_deleted: bool = False
     turn: int = 0
-    """Number of looks for records so far, which rotates the partition that is tried first."""
+    """Number of times that leaders were asked for records so far, which rotates the partition that is read first."""
     read: str = ""
     """Attempt id of the latest read; a waiting read with another attempt id ends."""
     changes: int = 0
-    """Number of wake-ups of the waiting read so far; it looks for records again after each."""
+    """Number of wake-ups of the waiting read so far; after each, it asks the leaders for records again."""
     _lock: asyncio.Lock | None = field(default=None, init=False)
     _waiting: int = field(default=0, init=False)
     _waiter: asyncio.Future[None] | None = field(default=None, init=False)
 
     async def __aenter__(self) -> None:
-        """Acquires the instance's lock. Raises `Overloaded` if `WAITING_MAX` requests wait for it, and as `require`."""
+        """Acquires the instance's lock. Raises `Overloaded` if `WAITING_MAX` requests wait for it; `UnknownInstance` if
+        the instance was deleted; `CoordinatorNotAvailable` if another broker keeps it by now.
+        """
         if self._waiting >= WAITING_MAX:
             raise Overloaded(f"{WAITING_MAX} requests of consumer instance {self.name} wait already; nothing was done")
         lock = self._lock = self._lock or asyncio.Lock()
@@ -120,7 +122,9 @@ class Instance:
         return grouped(self.positions.partitions)
 
     async def ask(self, kind: type[A], request: msgspec.Struct) -> A:
-        """Returns the group coordinator's answer to `request`. Raises `InternalError` if it is not of type `kind`."""
+        """Returns the group coordinator's answer to `request`. Raises the coordinator's error; `InternalError` if the
+        answer is not of type `kind`.
+        """
         return expect(kind, await self.home.ask(request, asyncio.get_running_loop().time() + ASK_S))
 
     # -- waiting ------------------------------------------------------------------------------------------------------
@@ -131,7 +135,7 @@ class Instance:
         return self._waiter is not None
 
     async def changed(self, since: int) -> None:
-        """Waits until `changes` is no longer `since`. Only one read at a time may wait."""
+        """Waits until the attribute `changes` differs from `since`. Only one read at a time may wait."""
         if self.changes != since:
             return
         waiter = self._waiter = asyncio.get_running_loop().create_future()
@@ -142,7 +146,7 @@ class Instance:
                 self._waiter = None
 
     def wake(self) -> None:
-        """Wakes the waiting read, so that it looks for records again."""
+        """Wakes the waiting read, so that it asks the leaders for records again."""
         self.changes += 1
         waiter, self._waiter = self._waiter, None
         if waiter is not None and not waiter.done():

@@ -64,8 +64,8 @@ class Keeper:
         self._commits_under_way: dict[asyncio.Task[None], None] = {}
 
     async def answer(self, request: requests.InstanceRequest) -> Answer:
-        """Executes the request and returns its answer. Raises the errors named at the request's class, and
-        `CoordinatorNotAvailable` if this broker does not coordinate the instance's group.
+        """Executes the request and returns its answer. Raises the errors that the docstring of the request's class
+        names, and `CoordinatorNotAvailable` if this broker does not coordinate the instance's group.
         """
         match request:
             case requests.OpenInstance():
@@ -138,8 +138,8 @@ class Keeper:
                     await self.close(instance, is_requested=False)
 
     def is_up_to_date(self, instance: Instance) -> bool:
-        """Returns True if the instance's member needs no heartbeat now: it is no member, or nothing would be new to
-        it.
+        """Returns True if the instance needs no heartbeat now: it is no group member, its group has not changed since
+        its last heartbeat, or a heartbeat's answer would bring no new epoch, no new assignment and no error.
         """
         is_member = instance.description is not None and instance.what.is_subscribed
         return not (is_member and instance.is_dirty and self._membership.has_news(instance))

@@ -42,7 +42,8 @@ class Membership:
 
     async def speak(self, instance: Instance) -> None:
         """Sends heartbeats, joining the group if the instance is no member, and takes over the assignments in the
-        answers. Raises as `Heartbeat`.
+        answers. Raises `GroupFull`; `InvalidRequest` for an invalid pattern; `UnknownGroup` for a classic group;
+        `NotLeader`, `Overloaded`, `CoordinatorNotAvailable` or `CoordinatorLost` if the coordinator does not answer.
         """
         for _ in range(ROUNDS_MAX):
             instance.is_dirty = False

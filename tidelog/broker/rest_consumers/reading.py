@@ -50,7 +50,7 @@ Ready: TypeAlias = tuple[Partition, PartitionHandle, int]
 
 
 class Partitions(Protocol):
-    """The partitions of the cluster, by topic and number."""
+    """Look-up of partition handles by topic name and partition number."""
 
     def partition(self, topic: str, partition: int) -> PartitionHandle:
         """Returns a handle that reads at the partition's leader. Raises `UnknownTopic`, `UnknownPartition`,
@@ -81,7 +81,7 @@ class Collected:
     """Records collected from several partitions, and the position after them in each partition."""
 
     pieces: list[bytes] = field(default_factory=list)
-    """The records as JSON: the inside of an array."""
+    """The records as JSON text in pieces: the items of an array and their commas, without the brackets."""
     advanced: dict[Partition, int] = field(default_factory=dict)
     size: int = 0
     lost: list[tuple[str, int, int, int]] = field(default_factory=list)
@@ -183,8 +183,9 @@ class Reader:
             raise FormatMismatch(shown.mismatch)
 
     async def wait(self, instance: Instance, look: Look, until_s: float) -> None:
-        """Waits until a high watermark changes, the instance's partitions change, or `until_s` (loop time). Raises
-        `Overloaded` if too many reads wait already.
+        """Waits until a high watermark differs from the one in `look`, the instance was woken since, or `until_s` (loop
+        time); at most `LOOK_AGAIN_S` if a leader could not be asked. Raises `Overloaded` if too many reads wait
+        already.
         """
         if not look.is_whole:
             until_s = min(until_s, asyncio.get_running_loop().time() + LOOK_AGAIN_S)

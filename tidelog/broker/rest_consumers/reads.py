@@ -48,7 +48,10 @@ class Reads:
         self._reader = reader
 
     async def read(self, request: ReadRecords) -> Answer:
-        """Returns `RecordsRead` and the next records as JSON. Raises the errors named at `ReadRecords`."""
+        """Returns `RecordsRead` and the next records as JSON, without records after the wait or if a newer read has
+        begun. Raises `IllegalState` without a subscription or assignment; `FormatMismatch`, `DamagedBatch`,
+        `RecordsLost` at a record that cannot be returned; `UnknownInstance`, `CoordinatorNotAvailable`, `Overloaded`.
+        """
         loop = asyncio.get_running_loop()
         async with self._turns.of(request) as instance:
             self._begin_read(instance, request)
@@ -75,8 +78,9 @@ class Reads:
             await self._reader.wait(instance, look, deadline_s)
 
     async def _look(self, instance: Instance, request: ReadRecords, bytes_min: int) -> tuple[Look, Shown]:
-        """Looks once for records and returns them as JSON if there are at least `bytes_min` bytes; nothing if a newer
-        read has begun. Raises `CoordinatorNotAvailable` if the instance was made anew from its record.
+        """Asks the leaders once for records. Returns what they answered, and the records as JSON if there are at least
+        `bytes_min` bytes; both empty if a newer read has begun. Raises `CoordinatorNotAvailable` if the instance was
+        made anew from its record.
         """
         async with self._turns.of(request) as current:
             if current is not instance:

@@ -114,13 +114,13 @@ class Registry:
                 self.note_dirty(instance)
 
     def note_dirty(self, instance: Instance) -> None:
-        """Marks the instance as having to send a heartbeat soon."""
+        """Marks an instance whose group has changed, so that a heartbeat is sent for it soon."""
         instance.is_dirty = True
         self._dirty[instance] = None
         self.has_work.set()
 
     def take_dirty(self) -> Iterator[Instance]:
-        """Yields the instances whose group has changed since the last call, each once."""
+        """Yields the instances for which `note_dirty` was called since the last call of this method, each once."""
         self.has_work.clear()
         while self._dirty:
             instance = next(iter(self._dirty))

@@ -72,8 +72,9 @@ class Reading(msgspec.Struct, frozen=True, tag=True):
 
 
 class Seek(InstanceRequest, frozen=True, tag=True, kw_only=True):
-    """Sets positions to offsets, or to the first records of times (ms) or later, else to the end. The answer is empty.
-    Raises `IllegalState` for a partition that is not assigned now; then no position changes.
+    """Sets positions to offsets, or to the first records of given timestamps (ms) or later; to the high watermark if
+    there is no such record. The answer is empty. Raises `IllegalState` for a partition that is not assigned now; then
+    no position changes.
     """
 
     offsets: tuple[tuple[str, Int64, Int64], ...] = ()
@@ -100,7 +101,9 @@ class ReadRecords(InstanceRequest, frozen=True, tag=True, kw_only=True):
 
     attempt: str
     wait_ms: Int64 | None = None
-    """Milliseconds to wait for `fetch_bytes_min` bytes or, at the end, any record. None: the instance's own setting."""
+    """Milliseconds to wait for `fetch_bytes_min` bytes of records; after that any number of records is returned. None:
+    the instance's own setting.
+    """
     bytes_max: Int64
     format: RecordForm | None = None
     """The record format that the client requires; None if it accepts the instance's format."""
@@ -115,7 +118,9 @@ class RecordsRead(msgspec.Struct, frozen=True, tag=True):
 
 
 class CommitPositions(InstanceRequest, frozen=True, tag=True, kw_only=True):
-    """Commits these offsets, or with None the next offset of every partition read. Answered by `OffsetsCommitted`."""
+    """Commits the given offsets, or if `offsets` is None, the next offset to read of every partition that the instance
+    has read. Answered by `OffsetsCommitted`.
+    """
 
     offsets: tuple[CommittedOffset, ...] | None
     is_async: bool = False

@@ -90,7 +90,7 @@ class RestConsumers:
         turns = Turns(self._registry, membership)
         reads = Reads(self._registry, turns, commits, beginnings, self._reader)
         self.take_back = reads.take_back
-        """Resets positions to before a read whose client is gone."""
+        """Resets an instance's positions to where a read began, because its client is gone."""
         self._keeper = Keeper(self._registry, turns, reads, commits, membership, beginnings, partitions, topics)
         self.handle = self._keeper.answer
         """Answers a request forwarded by another broker."""

@@ -1,7 +1,7 @@
 """Background work for consumer instances: heartbeats of members whose group has changed, and deletion of idle
 instances.
 
-One task serves all instances of a broker, with one look each second.
+One task serves all instances of a broker; it checks them once a second, or at once after a change of a group.
 """
 
 from __future__ import annotations

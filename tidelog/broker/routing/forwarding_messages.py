@@ -41,7 +41,7 @@ class ForwardProduce(msgspec.Struct, frozen=True, tag=True):
     idempotency: tuple[Int64, Int64] | None
     """The producer id made from an idempotency key, and the fingerprint of the request's content."""
     expected_end: Int64 | None = None
-    """The offset at which the partition's last batch must end before the append; else nothing is appended. None: any."""
+    """The offset at which the partition's last batch has to end before the append, else nothing is appended; or None."""
     is_own: bool = False
     """True for a record that the broker itself writes to an internal topic that all brokers write to (the audit
     log).
@@ -88,8 +88,8 @@ class BatchesRead(msgspec.Struct, frozen=True, tag=True):
 
 
 class ForwardDataWait(msgspec.Struct, frozen=True, tag=True):
-    """Asks the leader to answer when `bytes_min` committed bytes can be read from `offset` on, or after `timeout_ms`. The
-    answer is empty.
+    """Asks the leader to answer when `bytes_min` committed bytes can be read from `offset` on, or after `timeout_ms`.
+    The answer is empty.
     """
 
     partition: Addressed
