@@ -85,8 +85,9 @@ async def post_batches(context: Context, call: Call) -> web.StreamResponse:
 
 
 def _check_keyed(batches: list[RecordBatch], batches_max: int) -> None:
-    """Raises `UnprocessableBody` for more batches than a partition remembers under one key, and `InvalidRequest` for
-    batches that have a producer id.
+    """Checks the batches of a request with an `Idempotency-Key`. Raises `UnprocessableBody` for more than
+    `batches_max`, which is as many as a partition remembers under one key, and `InvalidRequest` for batches that have a
+    producer id.
     """
     if len(batches) > batches_max:
         raise UnprocessableBody(f"{len(batches)} batches under one {HEADER}: at most {batches_max} can be remembered")

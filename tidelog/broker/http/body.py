@@ -47,7 +47,10 @@ async def read_body(context: Context, call: Call, bytes_max: int, *, is_optional
 
 
 async def read_batches(context: Context, call: Call) -> bytearray | memoryview:
-    """Reads a body of record batches, which may be large, into writable memory. Raises as `read_body`."""
+    """Reads a body of record batches, which may be large, into writable memory. Raises `LengthRequired`,
+    `UnsupportedMediaType`, `TooLarge`, `QuotaExceeded`, `Overloaded`, `RequestTimeout`; `ConnectionError` if the client
+    disconnects.
+    """
     return await _read(context, call, context.limits.batches_bytes_max, fresh_memory)
 
 
@@ -82,8 +85,9 @@ async def _read(
 
 
 async def read_json(context: Context, call: Call, decoder: msgspec.json.Decoder[T]) -> T:
-    """Returns the JSON body as the decoder's type. Raises `UnsupportedMediaType`, `InvalidRequest`, and as
-    `read_body`.
+    """Returns the JSON body as the decoder's type. Raises `UnsupportedMediaType`, `InvalidRequest`,
+    `LengthRequired`, `TooLarge`, `QuotaExceeded`, `Overloaded`, `RequestTimeout`; `ConnectionError` if the client
+    disconnects.
     """
     check_document(call.request)
     return decode_body(decoder, await read_body(context, call, context.limits.json_bytes_max))

@@ -12,8 +12,8 @@ from tidelog.broker.face.face import BrokerFace
 
 
 class BrokerMetrics(Collector):
-    """Metrics of the broker's counters (`Stats`) and of damage in its replicas. Partitions led here are in
-    `metrics_page`.
+    """Metrics of the broker's counters (`Stats`) and of damage in its replicas. The metrics of
+    the partitions that this broker leads are made in `metrics_page`.
     """
 
     def __init__(self, face: BrokerFace) -> None:

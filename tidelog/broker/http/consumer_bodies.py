@@ -33,8 +33,8 @@ _ON_LOSS: Final[tuple[Literal["fail", "skip"], ...]] = ("fail", "skip")
 
 class NewConsumer(Body, kw_only=True):
     """A consumer instance to be created; the body may be left out. `id` is an older name of `name`; without either the
-    broker chooses one. Both spellings of the auto-commit flag take a boolean, or its name as a string. The last three
-    settings are accepted from clients of other proxies and ignored.
+    broker chooses one. Both spellings of the auto-commit flag take a boolean, or its name as a string. `client.id`,
+    `isolation.level` and `topic.metadata.refresh.interval.ms` are accepted from clients of other proxies and ignored.
     """
 
     name: str | None = None

@@ -98,7 +98,7 @@ class Context:
         return [name for name in names if self.may(call, operation, kind, name)]
 
     async def timed(self, stage: Histogram, work: Awaitable[T]) -> T:
-        """Awaits one stage of a request and records its duration, also if it fails."""
+        """Awaits `work`, one stage of a request, and records its duration in the histogram `stage`, also if it fails."""
         now_s = self.face.clock.monotonic_s
         started_s = now_s()
         try:
@@ -107,7 +107,9 @@ class Context:
             stage.observe(now_s() - started_s)
 
     async def held_up(self, turn: Awaitable[None]) -> None:
-        """Awaits a quota delay of a stream that has begun; the delay ends early when the listener shuts down."""
+        """Awaits `turn`, a delay that a quota imposes on a stream that has begun. Ends early, without an error, when
+        the listener shuts down.
+        """
         async with self.admission.waits.until(asyncio.get_running_loop().time() + PACE_S_MAX):
             await turn
 

@@ -62,7 +62,9 @@ class Edge:
     """
 
     def __init__(self, context: Context, routes: Sequence[Route], elsewhere: Sequence[Route] = ()) -> None:
-        """`elsewhere` are the routes of this broker's other listener, so that a 404 can name it."""
+        """`elsewhere` are the routes of this broker's other HTTP listener (for clients or for operators), so that a 404
+        can name that listener.
+        """
         self._context = context
         self._admission = context.admission
         self._guard = context.guard
@@ -132,7 +134,9 @@ class Edge:
         return route.handler(self._context, call)
 
     async def _serve_guarded(self, guard: Guard, route: Route, call: Call) -> web.StreamResponse:
-        """Authenticates and authorizes the request, and serves it while its caller keeps the right."""
+        """Authenticates and authorizes the request, and runs its handler. If the request may wait or stream, cancels it
+        when its caller loses the right.
+        """
         request = call.request
         connection = cast("Connection", request.protocol)
         call.entry = await guard.admit(

@@ -161,8 +161,9 @@ async def _partition_offsets(
     committed: Mapping[tuple[str, int], int],
     timestamp_ms: int | None,
 ) -> list[PartitionOffsets]:
-    """Returns the offsets from which a reset is computed. Raises `UnknownPartition`, or `LeaderNotAvailable` if the
-    leader of one partition cannot be asked.
+    """Returns for each partition the offsets from which its reset is computed: the committed offset, log start and high
+    watermark and, with a timestamp (ms), the first offset of that time or later. Raises `UnknownPartition`, or
+    `LeaderNotAvailable` if the leader of one partition cannot be asked.
     """
     handles = [face.partitions.handle(*partition) for partition in partitions]
     extents_and_records = list[PartitionOffsets]()

@@ -171,7 +171,7 @@ class _EntriesOutline(Body):
 
 
 class NotJson(InvalidRequest):
-    """A body, or one of several documents in it, is not JSON."""
+    """The error for a body that is not JSON, or for one of several documents in it."""
 
 
 def json_decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
@@ -203,7 +203,8 @@ _OUTLINES: Final[Mapping[str, msgspec.json.Decoder[Any]]] = MappingProxyType(
 
 
 def decode_items(whole: msgspec.json.Decoder[Any], field: str, kind: type[T], body: bytearray) -> Steps[list[T]]:
-    """Returns the items of the array `field` of a body, in slices of work. Raises as `decode_body`.
+    """Returns the items of the array `field` of a body, decoded in slices, between which other requests are served.
+    Raises `InvalidRequest`, with the place in the body, if an item does not fit; `NotJson` if the body is not JSON.
 
     A large body is first scanned as a whole for its outline; then its array is decoded piece by piece. The end of a
     piece is guessed, at some `},{`. A piece begins where an item does, so it decodes as an array only if it also ends

@@ -1,5 +1,5 @@
-"""The page of `/metrics`. The metrics of the partitions that a broker leads are written as text here, in slices of
-work.
+"""The page of `/metrics`. The metrics of the partitions that a broker leads are written as text here, in slices,
+between which the event loop serves other requests.
 
 There may be ten thousand partitions, with six samples each. The Prometheus client library makes an object of every
 sample, all in one go: that blocked the event loop for a third of a second.
@@ -17,10 +17,10 @@ from tidelog.broker.face.face import BrokerFace
 from tidelog.model.steps import Steps
 
 SLICE_PARTITIONS: Final = 250
-"""Partitions written in one slice of work, some 3 ms."""
+"""Partitions whose metrics are written before other requests have their turn: some 3 ms of work."""
 SLICE_LINES: Final = 2_000
-"""Lines joined in one slice of work. A page with no more lines yields to no other work, since each yield would wait
-behind up to eight readers.
+"""Lines joined before other requests have their turn. A page with no more lines is joined without a pause, since each
+pause would wait behind up to eight readers.
 """
 SAMPLES: Final = {
     "tidelog_partition_log_start_offset": "The first offset that can be read.",
@@ -64,8 +64,8 @@ class MetricsPage:
 
 
 def partition_text(face: BrokerFace) -> Steps[bytes]:
-    """Returns the metrics of the partitions that a broker leads, in slices of work. The sum over all brokers counts
-    each partition once.
+    """Returns the metrics of the partitions that a broker leads in Prometheus' text format, written in slices, between
+    which other requests are served. The sum over all brokers counts each partition once.
     """
     families = {name: [_head(name, meaning)] for name, meaning in SAMPLES.items()}
     counts = dict.fromkeys(COUNTS, 0)

@@ -32,7 +32,7 @@ from tidelog.model.records import Record
 from tidelog.model.steps import Meter, Steps
 
 KEY_COST = 4
-"""Cost of a key's byte in bytes of a value: a key is hashed, at 50 us/KiB."""
+"""Number of value bytes that take as long to process as one byte of a key, which is also hashed, at 50 us/KiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,13 +123,15 @@ class Grouping:
         self._meter = Meter()
 
     def is_slice_over(self, key_bytes: int, value_bytes: int) -> bool:
-        """Returns True if, after a record of this size was added, other requests should have their turn on the event
-        loop.
+        """Counts the work for a record of this size. Returns True if other requests should now have their turn on the
+        event loop.
         """
         return self._meter.is_over(1, KEY_COST * key_bytes + value_bytes)
 
     def add(self, record: Record, partition: int | None) -> Slot:
-        """Adds a record and returns its place. Raises `UnprocessableBody` or `UnknownPartition`."""
+        """Adds a record to its partition's batch and returns its place. Raises `UnprocessableBody` if its key or
+        headers are too large, `UnknownPartition` if the partition that it names does not exist.
+        """
         check_record(self._context.limits, record)
         number = self._placer.partition_of(record.key, partition)
         group = self._groups.setdefault(number, [])
@@ -137,7 +139,9 @@ class Grouping:
         return Slot(number, len(group) - 1)
 
     def batches(self) -> Steps[dict[int, list[RecordBatch]]]:
-        """Returns a batch for each partition that has records. Raises `TooLarge` if one exceeds `max.message.bytes`."""
+        """Returns, by partition number, a list with the one batch of each partition that has records. Raises `TooLarge`
+        if a batch exceeds `max.message.bytes`.
+        """
         config = config_of(self._context, self._topic)
         batches: dict[int, list[RecordBatch]] = {}
         for number, group in self._groups.items():
@@ -189,9 +193,8 @@ async def refuse_other_content(context: Context, topic: Topic, keyed: KeyedReque
 async def append(
     context: Context, topic: Topic, batches: dict[int, list[RecordBatch]], terms: Terms
 ) -> dict[int, ProduceReceipt | TidelogError]:
-    """Appends the batches to their partitions, each of which succeeds or fails by itself.
-
-    Raises errors of the request as a whole, such as an unknown topic, before anything is appended.
+    """Appends the batches, which are given by partition number, and returns the receipt or the error of each partition
+    by its number. Raises `UnknownTopic` or `UnknownPartition` before anything is appended.
     """
     partitions = {number: _partition(context, topic, number) for number in batches}
     appends = [_append_one(partition, batches[number], terms) for number, partition in partitions.items()]

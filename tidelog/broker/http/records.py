@@ -2,7 +2,8 @@
 
 The path is Redpanda's; additions are a start by timestamp, a wait, and Kafka's rule that a read returns at least one
 record if there is one, however small `max_bytes` is. This read opens batches, so its work is bounded: `max_bytes` is at
-most 8 MiB, and each batch's decompressed size and each record's size are bounded too; it is done in slices.
+most 8 MiB, and each batch's decompressed size and each record's size are bounded too; it is done in slices, between
+which other requests are served.
 """
 
 from __future__ import annotations

@@ -47,7 +47,9 @@ class Router:
     """Matches requests to a table of routes. If two match, the one with more literal segments is chosen."""
 
     def __init__(self, routes: Iterable[Route], elsewhere: Iterable[Route] = ()) -> None:
-        """`elsewhere` are routes of this broker's other listener, without placeholders, so that a 404 can name it."""
+        """`elsewhere` are routes, without placeholders, of this broker's other HTTP listener (for clients or for
+        operators), so that a 404 can name that listener.
+        """
         self._elsewhere = frozenset(route.template for route in elsewhere)
         self._shapes: dict[int, list[_Shape]] = {}
         for route in routes:

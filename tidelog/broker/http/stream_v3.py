@@ -137,12 +137,14 @@ class RecordStream:
             raise UnprocessableBody("Payload error. Request body is empty. Data is required.")
 
     def _take(self, size: int) -> None:
-        """Takes bytes from the memory budget for bodies. Raises `Overloaded` if it has too few."""
+        """Takes bytes from the memory budget for request bodies. Raises `Overloaded` if too few are left."""
         self._context.admission.bodies.take(size)
         self._call.body_bytes += size
 
     def _give_back_rest(self) -> None:
-        """Gives back the budget that neither a record without receipt nor a partly received one uses."""
+        """Gives back the bytes of the memory budget that are no longer needed: all but those of records without a
+        receipt and of a record that has not arrived completely.
+        """
         surplus = self._call.body_bytes - self._pending_bytes - self._cutter.bytes_held
         self._context.admission.bodies.give_back(surplus)
         self._call.body_bytes -= surplus
@@ -167,7 +169,9 @@ class RecordStream:
         raise RequestTimeout("no more records came in time, or the stream was open for longer than allowed")
 
     def _read_record(self, text: bytes) -> Arrived:
-        """Decodes one object. An error becomes the record's receipt, but `NotJson` is raised."""
+        """Decodes the JSON text of one record. An error becomes the record's receipt, except `NotJson`, which is raised
+        and ends the stream.
+        """
         size = len(text) + ITEM_OVERHEAD_BYTES
         try:
             sent = decode_body(_RECORD, text)
@@ -251,7 +255,9 @@ class RecordStream:
 
 
 def _parts(group: list[Arrived], batch_bytes_max: int) -> Iterator[list[Arrived]]:
-    """Splits a group into parts that surely fit into a batch; a record that may not fit is alone in its part."""
+    """Splits the records of one partition into parts, each of which surely fits into a batch of `batch_bytes_max`; a
+    record that may not fit is alone in its part.
+    """
     room = batch_bytes_max - batch_bytes_max // 64 - HEADER_BYTES  # codecs add a little to what they cannot compress
     part: list[Arrived] = []
     size = 0

@@ -19,7 +19,7 @@ class TlsStatus(Protocol):
 
     @property
     def reloads(self) -> Mapping[str, int]:
-        """Number of times that the certificate files were reloaded, by outcome."""
+        """Number of times that the certificate files were read again, by outcome: `done`, or `refused` if unusable."""
         ...
 
     @property

@@ -14,7 +14,7 @@ from tidelog.model.cluster import ClusterImage, Topic
 from tidelog.model.steps import Steps
 
 SLICE_PARTITIONS: Final = 2_000
-"""The number of partitions that are encoded in one slice, in some 3 ms."""
+"""The number of partitions that are encoded before other requests have their turn: some 3 ms of work."""
 
 
 class PartitionVoterShown(Struct, frozen=True):
@@ -59,8 +59,8 @@ class TopicTexts:
         self._texts: dict[str, tuple[Topic, Raw]] = {}
 
     def of(self, image: ClusterImage, names: Iterable[str]) -> Steps[list[Raw]]:
-        """Returns the JSON of the topics among `names` that exist, in the order of `names`. A slice of work ends after
-        about `SLICE_PARTITIONS` encoded partitions.
+        """Returns the JSON of the topics among `names` that exist, in the order of `names`. Other requests have their
+        turn after each `SLICE_PARTITIONS` encoded partitions.
         """
         texts: list[Raw] = []
         written = 0

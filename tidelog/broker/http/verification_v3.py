@@ -53,8 +53,8 @@ class VerificationV3(PartitionResource, frozen=True):
 
 
 class CheckedFilesV3(Struct, frozen=True):
-    """The check of a journal, a pair of file copies, or the snapshots. `found` parts were damaged, `left` still are
-    after repair.
+    """The check of a journal, a pair of file copies, or the snapshots. `found` is the number of damaged parts, `left`
+    the number of those that are still damaged after the repair.
     """
 
     name: str
@@ -86,7 +86,7 @@ async def verify_broker(context: Context, call: Call) -> web.StreamResponse:
 
 
 async def verify_replica(context: Context, call: Call) -> web.StreamResponse:
-    """Verifies a replica, from `offset` up to `to` or less far."""
+    """Verifies a replica from `offset` up to `to`; a long range in part, up to `next_offset` of the answer."""
     links = Links(context, call)
     topic, partition, node_id = replica_of(context, call)
     query = VerifyQuery(

@@ -67,7 +67,9 @@ def _counts(name: str, meaning: str, label: str, counts: Mapping[str, int]) -> M
 
 
 def _traffic(traffic: Traffic) -> Iterator[Metric]:
-    """Yields the traffic totals by topic. The remaining topics are summed as `OTHERS`, which is no valid topic name."""
+    """Yields the traffic totals by topic. Topics beyond the bound of separately counted ones are summed as `OTHERS`,
+    which is no valid topic name.
+    """
     shown = [*traffic.topics.items(), (OTHERS, traffic.others)]
     for name, meaning in TRAFFIC.items():
         family = CounterMetricFamily(f"tidelog_topic_{name}", meaning, labels=["topic"])

@@ -225,8 +225,8 @@ class Connection:
         steps: Steps[Answer | None],
         go_on: Callable[[Steps[Answer | None]], Awaitable[tuple[Answer, bool]]],
     ) -> None:
-        """Runs the first slice of a request. If the request is not finished by it, a task awaits `go_on` for the
-        rest."""
+        """Runs the first slice of a request, some milliseconds of work. If it does not bring the answer, starts a task
+        that awaits `go_on`, which runs the remaining slices."""
         try:
             next(steps)
         except StopIteration as end:
@@ -305,7 +305,9 @@ class Connection:
         self._done(slot)
 
     async def _produce_in_slices(self, slot: Slot, steps: Steps[ProduceRequest]) -> tuple[Answer | None, bool]:
-        """Serves a Produce request of many partitions in slices. The connection is not read meanwhile."""
+        """Serves a Produce request of many partitions in slices, between which the event loop serves other connections.
+        Its own connection is not read meanwhile. Returns the answer (None for acks=0), and whether any partition
+        failed."""
         work, has_outcomes = self._parts.face.work, asyncio.Event()
         request = await finished(work, steps)
         slot.production = production = Production(self._parts, slot.call, request, lambda _: has_outcomes.set())

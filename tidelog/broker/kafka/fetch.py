@@ -45,7 +45,7 @@ WHOLE_FETCH: Final = (-1, 0)
 
 
 class Fetching:
-    """A Fetch request in progress. `try_to_answer` comes first; `answer_later` follows if that returns no answer."""
+    """A Fetch request in progress. `try_to_answer` is called first, and `answer_later` if it returns None."""
 
     _request: FetchRequest
 
@@ -59,8 +59,8 @@ class Fetching:
         self._charge = charge
 
     def try_to_answer(self) -> Steps[Answer | None]:
-        """Reads in slices what is available. Returns the answer, or None if the request has to wait for more. Raises
-        `Malformed`."""
+        """Reads the available records, in slices, between which the event loop serves other connections. Returns the
+        answer, or None if the request has to wait for more records. Raises `Malformed`."""
         yield from self._begin()
         if self._request.session_id != NO_SESSION or self._request.session_epoch not in WHOLE_FETCH:
             return (yield from write_fetched(self._call, self._request, 0, KafkaCode.FETCH_SESSION_ID_NOT_FOUND))
@@ -101,8 +101,8 @@ class Fetching:
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def _try_now(self) -> Steps[bool]:
-        """Reads what is available from all partitions. Returns True if the answer can be sent: enough bytes, an error,
-        or a preferred replica to report."""
+        """Reads the available records of all partitions. Returns True if the answer can be sent: enough bytes, an
+        error, or a preferred replica to report."""
         remaining = min(
             max(self._request.bytes_max, 1), self._parts.limits.fetch_bytes_max, ANSWER_BYTES_MAX, self._room()
         )
@@ -158,8 +158,8 @@ class Fetching:
 
     def _source(self, entry: FetchEntry) -> LedPartition | LocalCopy | None:
         """Returns the replica to read. Returns None if the entry is answered without reading, and sets its error (a
-        wrong leader epoch, an unknown topic id) or its preferred read replica. Raises `NotAuthorized`, and what
-        `Partitions.led_here` raises."""
+        wrong leader epoch, an unknown topic id) or its preferred read replica. Raises `NotAuthorized`,
+        `UnknownTopic`, `UnknownPartition`, `NotLeader` or `LeaderNotAvailable`."""
         if not entry.topic:
             entry.error = KafkaCode.UNKNOWN_TOPIC_ID
             return None

@@ -70,7 +70,8 @@ class FetchRequest(Struct):
 
 
 def read_fetch(call: Call) -> Steps[FetchRequest]:
-    """Decodes a Fetch request, in slices. Raises `Malformed`."""
+    """Decodes a Fetch request, in slices, between which the event loop serves other connections. Raises
+    `Malformed`."""
     reader, version = call.reader, call.version
     if version < 15:
         reader.int32()  # the broker that asks, of which there is none
@@ -131,7 +132,8 @@ def _skip_forgotten(call: Call) -> None:
 
 
 def write_fetched(call: Call, request: FetchRequest, throttle_ms: int, error: int = 0) -> Steps[Answer]:
-    """Encodes the answer, in slices: buffers with fields alternate with the record batches."""
+    """Encodes the answer: buffers with fields alternate with the record batches. A long answer is encoded in slices,
+    between which the event loop serves other connections."""
     version, is_flexible = call.version, call.is_flexible
     pieces: Answer = []
     out = bytearray(call.head()) + INT32.pack(throttle_ms)

@@ -50,7 +50,7 @@ OTHER_CALLS: Final[Mapping[Key, GroupCall]] = MappingProxyType(
 
 
 def _away(call: Callable[[], T]) -> Steps[T]:
-    """Returns steps of heavy work that run `call` as one step, outside the event loop, and return its result."""
+    """Returns a generator for `HeavyWork`, which runs `call` outside the event loop and returns its result."""
     result: T = yield call
     return result
 

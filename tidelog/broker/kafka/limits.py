@@ -20,7 +20,8 @@ class KafkaLimits(ListenerLimits):
     pipeline_max: int = 32
     """Maximum number of Produce requests in progress on one connection. Other requests run one at a time."""
     room_s_max: float = 5.0
-    """Seconds that a request may wait for room; then it is begun anyway, and fails where there is still none."""
+    """Seconds that a request may wait for room in a partition's request queue, for answer memory or for a late event
+    loop; then it is begun anyway, and fails at partitions whose queue is still full."""
     fetch_bytes_max: int = 57_671_680
     idle_s: float = 600.0
     throttle_s_max: float = 30.0

@@ -52,8 +52,8 @@ class Means:
         self._memory = memory
 
     def lack(self, call: Call, caller: Caller) -> Lack | None:
-        """Returns what a request lacks; None if it may begin, with its memory taken and the request charged to the
-        quota."""
+        """Returns the resource that a request lacks; None if it may begin. Then its memory is taken, and it is charged
+        to the request quota."""
         if call.api.key is Key.FETCH and self._parts.turn.has_many_bytes:
             return Lack("turn", 0.0)
         if (broker_lack := self._lack_of_broker(call)) is not None and self._has_waited_s(

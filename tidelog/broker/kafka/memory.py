@@ -22,7 +22,8 @@ OWN_BYTES: Final = 256 << 10
 
 
 def has_no_room(admission: Admission) -> bool:
-    """Returns True while the memory for answers is used up so far that nothing more may be read for clients."""
+    """Returns True while answers that clients have not received take `FULL` times the answer budget, so that no records
+    may be read for clients."""
     return admission.answers.used >= FULL * admission.answers.bytes_max
 
 

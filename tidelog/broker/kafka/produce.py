@@ -215,7 +215,8 @@ class Production:
         self._end()
 
     def answer(self, throttle_ms: int) -> Steps[Answer]:
-        """Returns the encoded answer, in slices."""
+        """Returns the encoded answer; a long one is encoded in slices, between which the event loop serves other
+        connections."""
         return write_produced(self.call, self.request, throttle_ms)
 
 

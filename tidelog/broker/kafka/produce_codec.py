@@ -33,7 +33,7 @@ class ProduceEntry(Struct):
     topic: str
     partition: int
     records: tuple[int, int] | None
-    """Begin and end of the records in the frame."""
+    """Begin and end of the records in the frame, in bytes; None if the partition has null records."""
     error: int = 0
     message: str | None = None
     base_offset: int = -1
@@ -59,7 +59,8 @@ class ProduceRequest(Struct):
 
 
 def read_produce(call: Call) -> Steps[ProduceRequest]:
-    """Decodes a Produce request, in slices; most have only one. Raises `Malformed`."""
+    """Decodes a Produce request; a long one in slices, between which the event loop serves other connections. Raises
+    `Malformed`."""
     reader, is_flexible = call.reader, call.is_flexible
     transactional_id = None
     if call.version >= TRANSACTIONS_FROM:
@@ -85,7 +86,7 @@ def read_produce(call: Call) -> Steps[ProduceRequest]:
 
 
 def write_produced(call: Call, request: ProduceRequest, throttle_ms: int) -> Steps[Answer]:
-    """Encodes the answer, in slices; most have only one."""
+    """Encodes the answer; a long one in slices, between which the event loop serves other connections."""
     version, is_flexible, slices = call.version, call.is_flexible, Slices()
     out = bytearray(call.head())
     out += array(len(request.topics), is_flexible=is_flexible)

@@ -15,7 +15,7 @@ from tidelog.model.steps import Steps
 T = TypeVar("T")
 
 ENTRIES: Final = 250
-"""Number of entries in a slice: 2 to 5 ms of work."""
+"""Number of entries of a request that are served before other connections have their turn: 2 to 5 ms of work."""
 
 
 TURN_REQUESTS: Final = 32
@@ -65,7 +65,8 @@ class Slices:
         self._count = 0
 
     def end_with(self, count: int) -> bool:
-        """Counts served entries; returns True if the slice ends with them."""
+        """Counts served entries; returns True if the slice ends with them, so that other connections have their
+        turn."""
         self._count += count
         if self._count < ENTRIES:
             return False
@@ -79,8 +80,8 @@ class Slices:
 
 
 async def finished(work: HeavyWork, steps: Steps[T]) -> T:
-    """Runs `steps` to their end and returns their result. The first slice runs at once, since most requests have only
-    one; `work` runs the others."""
+    """Runs the generator `steps` to its end and returns its result. The first slice of work (until its first yield)
+    runs at once, since most requests have only one; `work` runs the others, between other tasks of the event loop."""
     try:
         next(steps)
     except StopIteration as end:

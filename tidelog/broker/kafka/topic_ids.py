@@ -13,7 +13,7 @@ class TopicIds:
         self._topics: dict[str, Topic] = {}
 
     def find(self, image: ClusterImage, topic_id: str) -> Topic | None:
-        """Returns the topic with this id (32 hexadecimal digits); None if there is none."""
+        """Returns the topic with this id (32 hexadecimal digits); None if no topic has it."""
         if image is not self._image:
             self._image = image
             self._topics = {topic.topic_id: topic for topic in image.topics.values()}

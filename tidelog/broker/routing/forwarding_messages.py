@@ -41,7 +41,9 @@ class ForwardProduce(msgspec.Struct, frozen=True, tag=True):
     idempotency: tuple[Int64, Int64] | None
     """The producer id made from an idempotency key, and the fingerprint of the request's content."""
     expected_end: Int64 | None = None
-    """The offset at which the partition's last batch has to end before the append, else nothing is appended; or None."""
+    """The offset at which the partition's last batch must end before the append, else nothing is appended. None: any
+    offset.
+    """
     is_own: bool = False
     """True for a record that the broker itself writes to an internal topic that all brokers write to (the audit
     log).

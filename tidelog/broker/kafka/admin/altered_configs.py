@@ -97,8 +97,8 @@ async def _alter_topic(
 
 
 def _changes(_topic: Topic, resource: Any) -> Changes:
-    """Returns the changes of a topic's settings; None deletes one. Raises `Refused` for a bad change, and for APPEND or
-    SUBTRACT, since no setting of a topic is a list."""
+    """Returns the changes of a topic's settings, by name: the new value, or None to delete the setting. Raises
+    `Refused` for a bad change, and for APPEND or SUBTRACT, since no setting of a topic is a list."""
     changes: dict[str, str | None] = {}
     for config in resource.configs:
         shown = repr(config.name[:NAME_CHARS_SHOWN])

@@ -1,4 +1,4 @@
-"""Fast path for heartbeats of classic group members: answers them at once if the member is in order, as nearly all are.
+"""Fast path for heartbeats of classic group members: answers them at once if they need no error, as nearly all do.
 
 Encoded and decoded by hand. A heartbeat that has an error, or has to wait, goes to `classic_members.heartbeat`.
 """
@@ -29,8 +29,8 @@ def read_heartbeat(call: Call) -> ClassicHeartbeat:
 
 
 def answer_well(parts: Parts, call: Call, caller: Caller) -> Answer | None:
-    """Returns the answer of a heartbeat without an error; None if the member needs another answer, or the coordinator
-    cannot answer at once. Raises `Malformed`."""
+    """Extends the member's session and returns the answer without an error; returns None, without a change, if the
+    answer must be an error or the coordinator cannot answer at once. Raises `Malformed`."""
     beat = read_heartbeat(call)
     if not parts.admission.may(caller, Operation.READ, Resource("Group", beat.group)):
         return None

@@ -102,7 +102,8 @@ async def _described(parts: Parts, call: Call, name: str, caller: Caller, kind: 
 
 
 def _tree(name: str, code: int = 0, message: str | None = None) -> Tree:
-    """Returns a group without members, with the fields of both answers; each message takes its own."""
+    """Returns the description of a group without members. It has the fields of both DescribeGroups and
+    ConsumerGroupDescribe; the encoder leaves out those that the answer does not have."""
     return {
         "error_code": code,
         "error_message": message,

@@ -77,7 +77,7 @@ def name_of(parts: Parts, entry: Any) -> str | None:
 
 
 def topic_of_id(parts: Parts, topic_id: str) -> str | None:
-    """Returns the name of the topic that has this id; None if there is none."""
+    """Returns the name of the topic that has this id; None if no topic has it."""
     topic = parts.ids.find(parts.cluster.image, topic_id)
     return None if topic is None else topic.name
 
