@@ -149,7 +149,7 @@ class Audit:
 
     @property
     def outcomes(self) -> dict[str, int]:
-        """Returns the number of lines by outcome, with those of the audit topic."""
+        """Number of lines by outcome: those of `counts` and, if lines also go to the audit topic, those of the topic."""
         return self.counts if self._topic is None else {**self.counts, **self._topic.counts}
 
     def start(self) -> None:
@@ -194,7 +194,7 @@ class Audit:
             self._put(event, left_out)
 
     async def changed(self, event: AuditEvent) -> None:
-        """Queues a line for a change, and waits for room if the queue is full."""
+        """Queues a line for a change; if the queue is full, waits for room, `WAIT_S_MAX` at most."""
         try:
             async with asyncio.timeout(WAIT_S_MAX):
                 while len(self._queue) >= QUEUE_MAX:

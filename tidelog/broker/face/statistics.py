@@ -34,8 +34,8 @@ class ControllerStatistics(Protocol):
         ...
 
     def metadata_lags(self) -> dict[NodeId, int]:
-        """Returns the number of metadata records by which each live broker is behind; empty unless this broker is the
-        active controller.
+        """Returns, by node id, the number of metadata records by which each live broker is behind the metadata log;
+        empty unless this broker is the active controller.
         """
         ...
 

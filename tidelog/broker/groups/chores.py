@@ -89,8 +89,8 @@ class Chores:
                 state.sessions.heard(group, member_id, AGAIN_MS, now.monotonic_s)
 
     def _write_groups(self, records: Sequence[GroupLogRecord]) -> bool:
-        """Writes the records, those of each group in one batch. Returns False if the outbox was full before all were
-        taken."""
+        """Writes the records, those of each group in one batch. Returns False if the outbox (the queue of records to
+        append) was full before all were in it."""
         try:
             # A group's records go into one batch: a log that ends between its new epoch and its targets would tell of a
             # state that nobody decided. The groups need not share one. `groupby` relies on a group's records standing

@@ -59,7 +59,8 @@ class Coordinator:
         self._spawn = spawn
         self._backoff = Backoff(entropy, initial_s=PAUSE_S_MIN, max_s=PAUSE_S_MAX)
         self._claimed: int | None = None
-        """Offset of this coordinator's claim record while it loads; otherwise None."""
+        """Offset of this coordinator's claim record, which fences earlier coordinators, while it loads; otherwise
+        None."""
         self._state: CoordinatorState | None = None
         self._chores: Chores | None = None
         self._classics: Classics | None = None

@@ -36,7 +36,7 @@ logger = structlog.get_logger("tidelog.groups")
 
 
 class Piece(NamedTuple):
-    """Copied records in flight. They are committed when their last batch is."""
+    """Records that were copied forward and are being appended. They are committed when `last`, their last batch, is."""
 
     last: OutgoingBatch
     copied: int

@@ -39,7 +39,7 @@ PIECE_RECORDS: Final = 256
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """Value of a claim record."""
+    """Value of a claim record, by which a new coordinator fences earlier ones."""
 
     node_id: int
     leader_epoch: int
@@ -57,16 +57,16 @@ class Loaded(NamedTuple):
 
 
 async def claim(partition: LedPartition, node_id: int, now_ms: int) -> int:
-    """Appends a claim record and waits until it is committed; returns its offset. Raises a definite error,
-    such as `LeaderNotAvailable` or `DiskFull`, if nothing was appended; `TimedOutAfterAppend` or `InternalError` if the
-    outcome is unknown."""
+    """Appends a claim record, which fences earlier coordinators, and waits until it is committed; returns its offset.
+    Raises a definite error, such as `LeaderNotAvailable` or `DiskFull`, if nothing was appended; `TimedOutAfterAppend`
+    or `InternalError` if the outcome is unknown."""
     deadline_s = asyncio.get_running_loop().time() + CLAIM_S_MAX
     return await append(partition, [claim_entry(partition, node_id)], now_ms, deadline_s)
 
 
 def claim_entry(partition: LedPartition, node_id: int) -> Entry:
-    """Returns the key and value of a claim record, which changes no group. Its commit proves that this broker led when
-    the append began."""
+    """Returns the key and value of a claim record, which fences earlier coordinators and changes no group. Its commit
+    proves that this broker led when the append began."""
     return CLAIM_KEY, msgspec.json.encode(Claim(node_id, partition.leader_epoch))
 
 
@@ -89,8 +89,8 @@ async def append(
 
 
 async def load(partition: LedPartition, claimed: int, now_ms: int) -> Loaded:
-    """Returns the groups that the log describes up to the claim at offset `claimed`. Raises `DamagedBatch`,
-    `NotLeader` or `LeaderNotAvailable`."""
+    """Returns the groups that the log describes up to this coordinator's claim record, at offset `claimed`. Raises
+    `DamagedBatch`, `NotLeader` or `LeaderNotAvailable`."""
     shard, predecessor = Shard(), None
     lost: list[LostRange] = []
     offset = (await partition.extent()).log_start_offset

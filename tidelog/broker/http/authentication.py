@@ -42,12 +42,12 @@ class Authentication:
         return None if self._login.jwts is None else self._login.jwts.keys
 
     def still_holds(self, proof: Proof) -> bool:
-        """Returns False once the credential was changed, deleted or has expired."""
+        """Returns False once the credential of `proof` was changed, deleted or has expired."""
         return self._login.still_holds(proof)
 
     async def prove(self, header: str | None, host: str, certificate: Mapping[str, Any] | None) -> Proof:
-        """Returns the proof of who the caller at address `host` is. Raises `NotAuthenticated`, `TooManyAttempts`,
-        `Overloaded`.
+        """Returns the principal of the caller at address `host`, with the credential that proves it. Raises
+        `NotAuthenticated`, `TooManyAttempts`, `Overloaded`.
         """
         if not self._methods:
             return NO_PROOF

@@ -54,7 +54,7 @@ class _MetadataAnswer(Struct, frozen=True):
 
 
 class OffsetsAsked(Body):
-    """The question about one partition: with `timestamp` also for the first offset of that time or later; with
+    """A partition whose offsets are requested: with `timestamp` (ms) also the first offset of that time or later; with
     `high_watermark` the answer waits until the partition's high watermark differs from it.
     """
 

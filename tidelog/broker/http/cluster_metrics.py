@@ -45,7 +45,9 @@ class ClusterMetrics(Collector):
     def __init__(self, face: BrokerFace) -> None:
         self._face = face
         self._counted: dict[str, tuple[Topic, _Counts]] = {}
-        """Counts by topic name, with the topic object that was counted: an unchanged topic keeps its object."""
+        """Number of partitions without a leader, of accepted losses and of regroupings, by topic name, with the topic
+        object that was counted: an unchanged topic keeps its object.
+        """
 
     def collect(self) -> Iterator[Metric]:
         """Yields the metrics for one scrape."""

@@ -99,7 +99,7 @@ class Connection(web.RequestHandler):
         self._server = server
         self._is_admitted = False
         self._is_held = False
-        """True while this connection is not read because other large bodies have their turn."""
+        """True while this connection is not read because the large bodies of other connections have their turn."""
         self._is_serving = False
         self._is_astray = False
         """True once the client sent bytes that are not HTTP."""
@@ -222,7 +222,7 @@ class Connection(web.RequestHandler):
         self._server.large_bodies.join(self)
 
     def close(self) -> None:
-        """Stops taking requests, and ends a lingering close."""
+        """Stops taking requests, and stops reading a body that is dropped after its answer."""
         super().close()
         self._end_lingering()
 
@@ -305,7 +305,9 @@ class Connection(web.RequestHandler):
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
-        """Sends the rest of the answer; lingers if the connection ends with it and the body is still arriving."""
+        """Sends the rest of the answer. If the connection ends with it while the request's body is still arriving, goes
+        on reading and dropping the body for a while, so that the client sees the answer and not a reset.
+        """
         try:
             resp, is_lost = await super().finish_response(request, resp, start_time)
             is_last = self._is_astray or not (resp.keep_alive or request.content.is_eof())

@@ -63,8 +63,9 @@ class Guard:
         *,
         is_judged_by_handler: bool,
     ) -> Pass:
-        """Authenticates the caller of a request, and checks its right unless the handler does. Raises
-        `NotAuthenticated`, `NotAuthorized`, `TooManyAttempts` or `Overloaded`.
+        """Authenticates the caller of a request, and checks its right to the operation on the resource unless the
+        handler checks that (`is_judged_by_handler`). Raises `NotAuthenticated`, `NotAuthorized`, `TooManyAttempts` or
+        `Overloaded`.
         """
         host = address.removeprefix(MAPPED) if "." in address else address
         proof = await self.authentication.prove(header, host, certificate)

@@ -67,7 +67,9 @@ class ObjectCutter:
         return text
 
     def _begin(self) -> bool:
-        """Drops the white space before an object and steps into it; returns False if there is only white space."""
+        """Drops the white space before the next object and moves the position behind its opening brace. Returns False
+        if there is only white space. Raises `InvalidRequest` if no object follows.
+        """
         blank = _BLANK.match(self._buffer)
         assert blank is not None
         del self._buffer[: blank.end()]

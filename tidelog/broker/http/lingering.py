@@ -14,7 +14,9 @@ from tidelog.broker.http.limits import Limits
 
 
 class Lingering:
-    """The lingering close of one connection; `on_end` is called once, when it is over."""
+    """The lingering close of one connection: after the last answer, what still arrives is read and dropped for a while.
+    `on_end` is called once, when that is over.
+    """
 
     def __init__(
         self, stream: asyncio.Transport, limits: Limits, loop: asyncio.AbstractEventLoop, on_end: Callable[[], None]

@@ -29,8 +29,8 @@ from tidelog.model.losses import AcceptedLoss, LossStatement
 
 
 class StatementShown(Struct, frozen=True):
-    """The report of one replica: `damaged`, `missing`, `deleted`, `unreachable`, `unknown`, or `good copy`; with
-    `votes`, what it has.
+    """The report of one replica about damaged offsets: `damaged`, `missing`, `deleted`, `unreachable`, `unknown`, or
+    `good copy`; with `votes` (to continue without lost replicas), the state of the replica's log.
     """
 
     broker_id: int
@@ -91,7 +91,7 @@ class LossesAsked(Body):
 
 class RemainsShown(Struct, frozen=True):
     """The replicas left of a partition that cannot elect a leader: their brokers, and the end of their log. `source` is
-    the one that the others copy, or null.
+    the broker whose replica the others copy, or null.
     """
 
     brokers: list[int]

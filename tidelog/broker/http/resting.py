@@ -59,7 +59,7 @@ class Resting:
         self._silent_since.move_to_end(connection)
 
     def heard_again(self, connection: Silent, now_s: float) -> None:
-        """Records that a connection has ceased to be busy at `now_s`, unless it was closed meanwhile."""
+        """Records that a connection's request was answered at `now_s`, unless the connection was closed meanwhile."""
         if connection in self._silent_since:
             self.heard(connection, now_s)
 

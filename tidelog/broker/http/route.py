@@ -116,7 +116,7 @@ class Route:
 
     @property
     def is_judged_by_handler(self) -> bool:
-        """True if only the handler knows which resources the request uses, and so authorizes it."""
+        """True if the handler authorizes the request, since only it knows which resources the request uses."""
         return self.resource in (any_topic_resource, any_group_resource, any_user_resource)
 
     @property

@@ -14,7 +14,7 @@ from tidelog.model.errors import TidelogError
 from tidelog.model.records import Record
 
 ITEM_OVERHEAD_BYTES: Final = 256
-"""Bytes that a record in the window counts besides its JSON."""
+"""Bytes that a record counts towards the window's bound besides its JSON."""
 ITEMS_MAX: Final = 2_000
 """Maximum number of records appended, and of receipts written, at a time."""
 

@@ -81,7 +81,7 @@ class Positions:
         self._before = {}
 
     def move(self, advanced: Mapping[Partition, int]) -> None:
-        """Advances positions: the read under way returned the records below these offsets."""
+        """Advances the positions to these offsets, since the current read returned the records below them."""
         for partition, offset in advanced.items():
             if partition in self._next:
                 self._before.setdefault(partition, self._next[partition])

@@ -102,8 +102,8 @@ class Reader:
         self.budget = ByteBudget(BUDGET_BYTES, "reads of REST consumers")
 
     async def look(self, instance: Instance) -> Look:
-        """Asks the leaders of the instance's partitions which have records to read. Each call puts another partition
-        first.
+        """Asks the leaders of the instance's partitions for their high watermarks, and returns which partitions have
+        records to read. Each call puts another partition first.
         """
         look = Look(changes=instance.changes)
         candidates: list[Ready] = []
@@ -128,9 +128,10 @@ class Reader:
         return look
 
     async def collect(self, ready: Sequence[Ready], bytes_max: int, settings: InstanceSettings) -> Collected:
-        """Returns records of these partitions, up to `bytes_max`, but at least one record if there is one. An
-        `Overloaded`, a record that cannot be shown in the instance's format, a damaged batch or an accepted loss that
-        the instance does not skip ends the read; its error is raised if nothing was collected before.
+        """Returns records of these partitions, up to `bytes_max`, but at least one record if there is one. The read
+        ends at a record that cannot be shown in the instance's format, a damaged batch, an accepted loss that the
+        instance does not skip, or when the memory budget is used up. If nothing was collected before, raises
+        `FormatMismatch`, `DamagedBatch`, `RecordsLost` or `Overloaded`.
         """
         collected = Collected()
         for partition, handle, offset in ready:

@@ -31,7 +31,8 @@ CONFIGS_MAX: Final = 10_000
 
 
 class Routing:
-    """Routes requests about partitions to their leaders. `peers` is the broker's `PeerNode`.
+    """Routes requests about partitions to their leaders. `peers` is the broker's `PeerNode` (its connections to other
+    brokers).
 
     `host` is the broker itself; it may still be starting, since the constructor does not use it.
     """
