@@ -149,7 +149,7 @@ class Audit:
 
     @property
     def outcomes(self) -> dict[str, int]:
-        """Number of lines by outcome: those of `counts` and, if lines also go to the audit topic, those of the topic."""
+        """Number of lines by outcome: those of `counts` and, if lines go to the audit topic, too, its own."""
         return self.counts if self._topic is None else {**self.counts, **self._topic.counts}
 
     def start(self) -> None:

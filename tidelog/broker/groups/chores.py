@@ -24,7 +24,7 @@ from tidelog.model.errors import TidelogError
 PAUSE_S_MIN: Final = 0.01
 PAUSE_S_MAX: Final = 0.5
 AGAIN_MS: Final = 1_000
-"""Milliseconds until the next try, after the outbox was full."""
+"""Milliseconds until background work is tried again after the outbox (the queue of records to append) was full."""
 TOMBSTONES_AT_ONCE: Final = 500
 
 logger = structlog.get_logger("tidelog.groups")

@@ -36,15 +36,15 @@ logger = structlog.get_logger("tidelog.groups")
 
 
 class Piece(NamedTuple):
-    """Records that were copied forward and are being appended. They are committed when `last`, their last batch, is."""
+    """Live records that are being appended to the log again. They are committed when `last`, their last batch, is."""
 
     last: OutgoingBatch
     copied: int
 
 
 class CopyForward:
-    """Copies the live records of one `CoordinatorState` forward in its log. `run` is its task. `is_due` makes it copy
-    at once, however short the log is."""
+    """Compaction of one `CoordinatorState`'s log: appends its live records to the log again and deletes the log before
+    them. `run` is its task. `is_due` makes it compact at once, however short the log is."""
 
     def __init__(self, state: CoordinatorState, stats: Stats, *, is_due: bool = False) -> None:
         self._state = state
@@ -54,7 +54,8 @@ class CopyForward:
         """Length of the log, in records, at which the live records are counted next."""
 
     async def run(self) -> None:
-        """Copies whenever the log has grown too long, until cancelled."""
+        """Appends the live records again and deletes the log before them, whenever the log has grown too long, until
+        cancelled."""
         while True:
             if self._is_due_anyway or self._is_due():
                 try:
@@ -94,7 +95,7 @@ class CopyForward:
         return piece
 
     async def _copy(self) -> None:
-        """Copies all live records forward, then deletes the log before them. Raises the error that
+        """Appends all live records to the log again, then deletes the log before them. Raises the error that
         ended the coordinator state, `TooLarge` or `Overloaded` if a copy cannot be appended; `LeaderNotAvailable`,
         `TimedOutAfterAppend`, `Overloaded`, `DiskFull` or `LogOffline` if the deletion fails."""
         state = self._state

@@ -50,7 +50,7 @@ from tidelog.model.groups import (
 from tidelog.transport.peer import PeerLost, PeerUnreachable
 
 PATIENCE_S: Final = 10.0
-"""Maximum seconds of retries, within the caller's deadline. The caller may repeat the request afterwards."""
+"""Maximum seconds for which a group request is retried, within the caller's deadline. The caller may then repeat it."""
 FORWARDED_POLLS_MAX: Final = 256
 """Maximum number of long polls forwarded to one broker: a quarter of the requests that a peer connection carries."""
 NOT_DONE: Final = (LeaderNotAvailable, PeerUnreachable, CoordinatorNotAvailable, BrokerNotRegistered)

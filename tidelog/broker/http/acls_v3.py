@@ -176,7 +176,9 @@ def _word(name: str, word: str) -> str:
 
 
 def _matching(context: Context, call: Call) -> list[Acl]:
-    """Returns the ACLs whose fields have all values of the query."""
+    """Returns the ACLs whose fields equal the query's parameters; `ANY` equals every value. With the pattern type
+    `MATCH` they are those whose pattern covers the resource name.
+    """
     query = {name: value for name, value in call.query.items() if name in FIELDS and value != ANY}
     pattern = query.get("pattern_type", "").upper()
     if pattern == MATCH:

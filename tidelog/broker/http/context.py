@@ -98,7 +98,7 @@ class Context:
         return [name for name in names if self.may(call, operation, kind, name)]
 
     async def timed(self, stage: Histogram, work: Awaitable[T]) -> T:
-        """Awaits `work`, one stage of a request, and records its duration in the histogram `stage`, even if it fails."""
+        """Awaits `work`, one stage of a request; records its duration in the histogram `stage`, even if it fails."""
         now_s = self.face.clock.monotonic_s
         started_s = now_s()
         try:

@@ -39,7 +39,7 @@ class HeadDeadlines:
             self._set_timer(self._seconds)
 
     def end(self, connection: Slow) -> None:
-        """Ends the deadline: the head is complete, or the connection closed. Idempotent."""
+        """Ends the deadline of a request head that is complete, or whose connection is closed. Idempotent."""
         self._due_s.pop(connection, None)
 
     def _set_timer(self, seconds: float) -> None:

@@ -52,7 +52,9 @@ class Limits(ListenerLimits):
     record_header_bytes_max: int = KIB
     entry_id_chars_max: int = 80
     keyed_batches_max: int = 5
-    """Raw batches under one `Idempotency-Key`: as many as a partition remembers of one producer."""
+    """Maximum number of raw batches in a request with an `Idempotency-Key`: as many as a partition remembers of one
+    producer.
+    """
 
     # -- streamed produce ----------------------------------------------------------------------------------------
     stream_window_bytes: int = 2 * MIB

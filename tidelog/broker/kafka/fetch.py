@@ -70,8 +70,8 @@ class Fetching:
         return None
 
     async def answer_later(self, steps: Steps[Answer | None]) -> tuple[Answer, bool]:
-        """Finishes `try_to_answer`, then waits if there is too little to return. Returns the answer, and whether it is
-        an error."""
+        """Runs the remaining steps of `try_to_answer`, then waits for records if too few are available. Returns the
+        answer, and whether it is an error."""
         work = self._parts.face.work
         answer = await finished(work, steps)  # None from steps that have ended, too
         if answer is not None:

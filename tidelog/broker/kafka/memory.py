@@ -16,7 +16,8 @@ from tidelog.model.errors import Overloaded
 from tidelog.model.ports import ClientConnection
 
 FULL: Final = 4
-"""Multiple of the answer budget that answers may take in all, since each connection may exceed the budget a little."""
+"""Multiple of the listener's answer budget at which no more records are read for clients. Answers may exceed the
+budget so far, since a Fetch of each connection may read a little even if the budget is used up."""
 OWN_BYTES: Final = 256 << 10
 """Bytes of small frames that a connection may have in progress even if the listener's budget is used up."""
 

@@ -51,7 +51,9 @@ class ForwardProduce(msgspec.Struct, frozen=True, tag=True):
 
 
 class Produced(msgspec.Struct, frozen=True, tag=True):
-    """The answer to `ForwardProduce`: the fields of a `ProduceReceipt`."""
+    """The answer to `ForwardProduce`, with the fields of a `ProduceReceipt`: the offsets of each batch, the leader
+    epoch, the acknowledging brokers, the durability and the log append time.
+    """
 
     batches: list[tuple[Natural | None, Natural | None]]
     leader_epoch: NaturalOrNone
@@ -78,7 +80,9 @@ class ForwardRead(msgspec.Struct, frozen=True, tag=True):
 
 
 class BatchesRead(msgspec.Struct, frozen=True, tag=True):
-    """The answer to `ForwardRead`: the fields of `FetchedBatches`, except the batches, which follow the message."""
+    """The answer to `ForwardRead`; the batches follow it. Has the other fields of `FetchedBatches`: the offset to read
+    on at, the log's offsets, the leader epoch, the replica that was read, and the accepted losses that were skipped.
+    """
 
     next_offset: Natural
     log_start_offset: Natural
