@@ -149,7 +149,7 @@ class Audit:
 
     @property
     def outcomes(self) -> dict[str, int]:
-        """Number of lines by outcome: those of `counts` and, if lines go to the audit topic, too, its own."""
+        """Number of lines by outcome: those in `counts`, and those of the audit topic if there is one."""
         return self.counts if self._topic is None else {**self.counts, **self._topic.counts}
 
     def start(self) -> None:

@@ -28,7 +28,7 @@ from tidelog.model.ports import Clock
 QUEUE_MAX: Final = 10_000
 BATCH_LINES_MAX: Final = 250
 BATCH_BYTES_MAX: Final = 256 << 10
-"""Maximum bytes of one batch: well below the topic's bound, and a millisecond of work."""
+"""Maximum bytes of one batch: well below the topic's `max.message.bytes`, and a millisecond of work."""
 APPEND_S_MAX: Final = 10.0
 PAUSE_S: Final = 1.0
 FLUSH_S_MAX: Final = 1.0

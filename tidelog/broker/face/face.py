@@ -21,8 +21,8 @@ from tidelog.model.ports import Clock
 
 @dataclass(frozen=True, slots=True)
 class BrokerFace:
-    """The parts of a broker that its listeners use. All can be called before the broker is ready (`readiness`
-    tells).
+    """The parts of a broker that its listeners use. All can be called before the broker is ready, which `readiness`
+    reports.
     """
 
     cluster: Cluster

@@ -145,8 +145,8 @@ class Partitions:
         return await self._replicas.loss_finder.find(topic, info, offsets, even_though)
 
     async def find_remains(self, topic: Topic, info: PartitionInfo, even_though: Sequence[int]) -> RemainsReport:
-        """Asks all replicas of a partition that lost its quorum or its in-sync replicas what they still have, and
-        returns whether the partition may continue from it. Brokers in `even_though` may be unreachable. Raises
-        `LeaderNotAvailable`.
+        """Asks all replicas of a partition that lost its quorum or its in-sync replicas where their logs end, and
+        returns whether the partition may continue from one of these logs. Brokers in `even_though` may be unreachable.
+        Raises `LeaderNotAvailable`.
         """
         return await self._replicas.remains_finder.find(topic, info, even_though)

@@ -49,7 +49,8 @@ class Chores:
         self._has_news.set()
 
     async def run(self) -> None:
-        """Does the work that is due, until cancelled."""
+        """Removes members whose session has expired, checks subscriptions after changes of topics, and deletes expired
+        offsets, each when it is due, until cancelled."""
         clock = self._context.clock
         while True:
             if self._has_news.is_set():

@@ -161,7 +161,8 @@ class Coordinator:
             await asyncio.sleep(self._backoff.next_s())
 
     async def _load(self) -> CoordinatorState:
-        """Claims the log and loads its groups. A claim whose load has failed is reused by the next try."""
+        """Appends a claim record, which fences earlier coordinators, and loads the groups from the log up to it. If the
+        load fails, the next call reuses the claim record."""
         context = self._context
         began_s = context.clock.monotonic_s()
         # Each claim is a commit of its own. A damaged log may be tried for hours, and would grow by a claim with each

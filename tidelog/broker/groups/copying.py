@@ -82,8 +82,8 @@ class CopyForward:
         return self._length >= self._look_at
 
     def _copy_piece(self, live: Iterator[GroupLogRecord]) -> Piece | None:
-        """Queues as many live records as fit into one batch, without yielding to other tasks, so that each record is
-        current at its place in the log. Returns the piece, or None if no records are left."""
+        """Queues as many live records as fit into one batch to be appended again, without yielding to other tasks, so
+        that each record is current at its place in the log. Returns the piece, or None if no records are left."""
         piece: Piece | None = None
         for record in islice(live, PIECE_RECORDS):
             batch = self._state.rewrite(record)

@@ -21,7 +21,8 @@ from tidelog.model.ids import PartitionId, TopicId
 
 REFRESH_S: Final = 5.0
 WATCHED_S: Final = 120.0
-"""Seconds without a reader after which the fetching stops."""
+"""Seconds without a read of the lags after which the high watermarks of other brokers' partitions are no longer
+fetched."""
 
 
 class GroupLags:

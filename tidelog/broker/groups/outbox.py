@@ -16,10 +16,11 @@ from tidelog.groups.records import GroupLogRecord, OffsetKey, encode
 from tidelog.model.errors import Overloaded, TidelogError, TooLarge
 
 GATHERED_BYTES_MAX: Final = 256 << 10
-"""Maximum bytes of a batch with more than one decision, so that neither writing nor loading it blocks the event
-loop."""
+"""Maximum bytes of a batch with the records of more than one decision (about a request or a timeout), so that neither
+writing nor loading it blocks the event loop."""
 WAITING_BYTES_MAX: Final = 32 << 20
-"""Maximum bytes of all batches not committed yet. A single decision is always taken if it is the only one."""
+"""Maximum bytes of all batches not committed yet. The records of one decision (about a request or a timeout) are always
+accepted if there are no others."""
 RECORD_OVERHEAD_BYTES: Final = 32
 BATCH_OVERHEAD_BYTES: Final = 128
 
@@ -27,8 +28,8 @@ Entry: TypeAlias = tuple[bytes, bytes | None]
 
 
 class OutgoingBatch:
-    """A batch with the records of one or more decisions. `outcome` is a future: None once they are committed, otherwise
-    the error."""
+    """A batch with the records of one or more decisions (about requests or timeouts). `outcome` is a future: None once
+    they are committed, otherwise the error."""
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
@@ -60,8 +61,9 @@ class Outbox:
         return self._batches[-1] if self._batches else None
 
     def put(self, records: Sequence[GroupLogRecord], *, is_news: bool = True) -> OutgoingBatch:
-        """Adds the records of one decision to a batch and returns it. Without `is_news` the records repeat what is
-        already in the log. Raises `TooLarge` or `Overloaded`, with nothing added."""
+        """Adds the records of one decision (about a request or a timeout) to a batch and returns the batch. `is_news`
+        is False for copies of records that are already in the log. Raises `TooLarge` or `Overloaded`, with nothing
+        added."""
         entries = [encode(record) for record in records]
         size = _size(entries)
         # A decision is never split over two batches: with half of it at the log's end a partition might be taken from

@@ -95,7 +95,7 @@ class AclsDeletedV3(Struct, frozen=True):
 
 
 class CheckedV3(Struct, frozen=True):
-    """True if the principal may perform the operation on the resource, from the given address."""
+    """The result of an access check: `is_allowed` is true if the principal may perform the operation on the resource."""
 
     is_allowed: bool
 

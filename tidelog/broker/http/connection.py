@@ -67,8 +67,8 @@ class Request(web.BaseRequest):
     """An HTTP request whose answer does not name the server software and its version."""
 
     async def _prepare_hook(self, response: web.StreamResponse) -> None:
-        """Removes the `Server` header, and closes the connection after the answer while the listener stops. It is
-        aiohttp's hook for signals, which would cost twice as much.
+        """Removes the `Server` header, and closes the connection after the answer while the listener stops. It
+        overrides the method in which aiohttp sends a signal, since a signal would cost twice as much.
         """
         response.headers.popall("Server", None)
         if cast("Connection", self.protocol).is_draining:

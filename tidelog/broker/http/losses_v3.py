@@ -48,8 +48,9 @@ class LossKind(enum.StrEnum):
 
 class LossV3(PartitionResource, frozen=True):
     """An accepted loss: an offset range that was declared lost; `end_offset` is exclusive. `digests` name the lost
-    batches, as far as a replica's catalog still has them. For `votes`, the partition continued from the replicas whose
-    log ended at `start_offset`, which is -1 if no replica was asked; `end_offset` is the same.
+    batches, as far as a replica's catalog (its list of batches with checksums) still has them. For `votes`, the
+    partition continued from the replicas whose log ended at `start_offset`, which is -1 if no replica was asked;
+    `end_offset` is the same.
     """
 
     given_up: LossKind
@@ -63,8 +64,9 @@ class LossV3(PartitionResource, frozen=True):
 
 
 class PieceShown(Struct, frozen=True):
-    """A damaged batch, or offsets that no catalog describes any more. It can be declared lost unless `kept_because` has
-    a reason against it. `bytes` and `max_timestamp` are null if no catalog has them.
+    """A damaged batch, or offsets that no replica's catalog (its list of batches with checksums) describes any more. It
+    can be declared lost unless `kept_because` has a reason against it. `bytes` and `max_timestamp` are null if no
+    catalog has them.
     """
 
     start_offset: int

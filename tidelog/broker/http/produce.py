@@ -95,8 +95,8 @@ class Placer:
         self._unkeyed: int | None = None
 
     def partition_of(self, key: bytes | None, partition: int | None) -> int:
-        """Returns the partition of a record. Raises `UnknownPartition` if the partition that it names does not
-        exist.
+        """Returns the partition of a record: the one that it names, else that of its key, else one that is the same for
+        all records of the request without either. Raises `UnknownPartition` if the named one does not exist.
         """
         if partition is not None:
             check_partition(self._topic, partition)

@@ -28,7 +28,7 @@ class DamagedShown(Struct, frozen=True):
 
 
 class BatchShown(Struct, frozen=True):
-    """A batch in the replica's catalog; `digest` is XXH3-128 of all its bytes."""
+    """A batch in the replica's catalog (its list of batches with checksums); `digest` is XXH3-128 of all its bytes."""
 
     base_offset: int
     next_offset: int

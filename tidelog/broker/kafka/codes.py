@@ -59,8 +59,8 @@ def epoch_code(client_epoch: int, leader_epoch: int) -> int:
 
 
 def unknown_topic_code(name: str | None) -> KafkaCode:
-    """Returns the error code for a topic that does not exist, by the name that the client gave; None if it gave an
-    id."""
+    """Returns the error code for a topic that does not exist. `name` is the name that the client gave, None if it gave
+    an id."""
     if name is None:
         return KafkaCode.UNKNOWN_TOPIC_ID
     try:

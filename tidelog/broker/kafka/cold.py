@@ -109,7 +109,7 @@ def _read_entry(reader: Reader, field: Field, *, is_flexible: bool) -> Any:
 
 
 def write(call: Call, tree: Tree) -> Answer:
-    """Encodes an answer tree in the version of the call."""
+    """Encodes an answer, given as nested dicts with kio's field names, in the version of the call."""
     message, writer = _writer(call.api.key, call.version)
     out = BytesIO()
     writer(out, _made(message, tree))

@@ -29,7 +29,7 @@ AskPeer = Callable[[PeerLeader, list[tuple[int, Addressed]]], Awaitable[Sequence
 
 @dataclass(frozen=True, slots=True)
 class FanOut(Generic[T]):
-    """One question about each of `targets` (partitions): `ask_here` answers it for a partition that this broker leads,
+    """A question about each of `targets` (partitions): `ask_here` answers it for a partition that this broker leads,
     `ask_peer` sends it to another leader for several partitions. Both get indexes into `targets`.
     """
 

@@ -38,8 +38,8 @@ LAST_FIELDS: Final[Mapping[Key, str]] = MappingProxyType(
 
 
 async def written(call: Call, tree: cold.Tree) -> Answer:
-    """Encodes an answer tree in the version of the call. Yields to the event loop while it encodes a long list of
-    entries."""
+    """Encodes an answer, given as nested dicts with kio's field names, in the version of the call. Yields to the event
+    loop while it encodes a long list of entries."""
     field = LAST_FIELDS.get(call.api.key)
     if field is None or len(tree[field]) <= SLICE:
         return cold.write(call, tree)
