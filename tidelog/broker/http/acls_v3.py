@@ -95,7 +95,7 @@ class AclsDeletedV3(Struct, frozen=True):
 
 
 class CheckedV3(Struct, frozen=True):
-    """The result of an access check: `is_allowed` is true if the principal may perform the operation on the resource."""
+    """The result of an access check: `is_allowed` is true if the principal may perform the operation."""
 
     is_allowed: bool
 

@@ -171,7 +171,7 @@ class _EntriesOutline(Body):
 
 
 class NotJson(InvalidRequest):
-    """The error for a body that is not JSON, or for one of several documents in it."""
+    """The request's body, or one of several documents in it, is not JSON."""
 
 
 def json_decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
