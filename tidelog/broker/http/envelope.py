@@ -95,17 +95,17 @@ class Links:
         return Metadata(self.url(*segments), f"crn:///kafka={self.cluster_id}" + "".join(f"/{pair}" for pair in pairs))
 
     def resource(self, kind: str, *segments: object) -> tuple[str, Metadata, str]:
-        """Returns the first three fields of a `Resource`: kind, metadata and cluster id. The segments are those of
-        `metadata`: kinds and names in turn, as in `topics/t/partitions/0`.
+        """Returns the first three fields of a `Resource`: its kind, its metadata (URL and resource name) and the
+        cluster id. The segments are kinds and names in turn, as in `topics/t/partitions/0`.
         """
         return kind, self.metadata(*segments), self.cluster_id
 
     def related(self, *segments: object) -> Related:
-        """Returns a link to a resource in this cluster; the segments are those of `url`."""
+        """Returns a link to a resource in this cluster; the segments are its path after the cluster id."""
         return Related(self.url(*segments))
 
     def list_of(self, kind: str, data: list[T], *segments: object) -> ResourceList[T]:
-        """Returns a list of resources; `kind` is that of a resource (without `List`), and the segments are those of the
-        list's `url`.
+        """Returns a list of resources of the type `kind` (the list's own type has the suffix `List`). The segments are
+        the path of the list's URL after the cluster id.
         """
         return ResourceList(f"{kind}List", ListMetadata(self.url(*segments)), data)

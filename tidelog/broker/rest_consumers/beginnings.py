@@ -31,8 +31,9 @@ class Beginnings:
         """Sets the position of each partition of the instance that has none yet, except where the leader cannot be
         asked.
 
-        Raises the coordinator's error, such as `FencedMember`; `IllegalState` if the group has no committed offset in a
-        partition and `auto.offset.reset` is `none`.
+        Raises `IllegalState` if the group has no committed offset in a partition and `auto.offset.reset` is `none`;
+        `UnknownMember` or `FencedMember` if the group has expelled the instance's member; `NotLeader`, `Overloaded` or
+        `CoordinatorNotAvailable` if the group coordinator cannot answer.
         """
         unknown = instance.positions.unknown
         if not unknown:

@@ -72,8 +72,8 @@ class Look:
     is_whole: bool = True
     """False if the leader of a partition could not be asked."""
     changes: int = 0
-    """Value of `Instance.changes`, the count of wake-ups of waiting reads, before the leaders were asked. After a
-    wake-up since then no wait begins."""
+    """Value of `Instance.changes`, the count of wake-ups of the waiting read, before the leaders were asked. If it has
+    changed since, the read asks again instead of waiting."""
 
 
 @dataclass(slots=True)
