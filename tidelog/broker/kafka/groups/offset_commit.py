@@ -39,9 +39,9 @@ class _Row:
 
     def offset(self) -> CommittedOffset:
         """Returns the offset to commit, as the group coordinator's request takes it."""
-        epoch = getattr(self.asked, "committed_leader_epoch", NO_EPOCH)
-        metadata = self.asked.committed_metadata or ""
-        return CommittedOffset(self.topic, self.asked.partition_index, self.asked.committed_offset, epoch, metadata)
+        epoch = getattr(self.entry, "committed_leader_epoch", NO_EPOCH)
+        metadata = self.entry.committed_metadata or ""
+        return CommittedOffset(self.topic, self.entry.partition_index, self.entry.committed_offset, epoch, metadata)
 
 
 async def offset_commit(parts: Parts, call: Call, request: Any, caller: Caller) -> Tree:
