@@ -63,7 +63,7 @@ class Stage:
         founders = tuple((node, self.disks[node].metadata.incarnation) for node in self.quorum.members)
         for node, disk in self.disks.items():
             if is_founded and node in self.quorum:
-                disk.found(founders)
+                disk.initialise(founders)
             self.start(node)
 
     # -- lives -------------------------------------------------------------------------------------------------------

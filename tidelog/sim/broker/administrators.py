@@ -79,9 +79,9 @@ class Administrator(NowAndThen):
         await broker.admin.alter_topic_configs(topic, {"segment.bytes": str(self._rng.choice(SEGMENT_BYTES))})
 
     async def _delete_records(self, where: TopicPartition, broker: Broker) -> None:
-        found = broker.partition(*where)
-        assert isinstance(found, LedHere), "a machine of its own leads all its partitions"
-        partition = found.led
+        handle = broker.partition(*where)
+        assert isinstance(handle, LedHere), "a machine of its own leads all its partitions"
+        partition = handle.led
         offset = self._rng.randint(partition.log_start_offset, partition.high_watermark)
         self._history.ask_start(where, offset)
         partition.request_deletion(offset)

@@ -74,8 +74,8 @@ class Producer:
                 await self._allocate()
             requests = [(sent, self._encode(sent)) for sent in window]
             tasks = [asyncio.ensure_future(self._attempt(sent, body)) for sent, body in requests]
-            known = [await task for task in tasks]
-            if not all(known):
+            acknowledged = [await task for task in tasks]
+            if not all(acknowledged):
                 await asyncio.sleep(RETRY_S)
                 if self.kind is not Kind.PLAIN:
                     await self._insist(requests)

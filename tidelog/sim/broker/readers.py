@@ -112,14 +112,14 @@ async def read_all(machine: Service, partition: TopicPartition, history: History
     repeated a few times. Raises `TidelogError` if the broker refuses for good, `Unreachable` or `ConnectionLost`."""
 
     async def read(broker: Broker) -> View:
-        found = broker.partition(*partition)
-        extent = await found.extent()
+        handle = broker.partition(*partition)
+        extent = await handle.extent()
         start, high_watermark = extent.log_start_offset, extent.high_watermark
         view = View(str(partition), start, high_watermark, extent.log_end_offset, [], [], is_sparse)
         offset, refusals_left = start, REFUSALS_MAX
         while offset < high_watermark:
             try:
-                fetched = await found.read(offset, bytes_max=FETCH_BYTES)
+                fetched = await handle.read(offset, bytes_max=FETCH_BYTES)
             except LeaderNotAvailable:
                 refusals_left -= 1
                 if not refusals_left:

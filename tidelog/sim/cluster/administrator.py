@@ -161,13 +161,13 @@ class Administrators:
         commands: dict[str, list[Command]] = {}
         for command in self.commands:
             commands.setdefault(command.key, []).append(command)
-        for key, found in offsets.items():
-            for wrong in _wrong_with(key, commands.get(key, []), len(found)):
+        for key, key_offsets in offsets.items():
+            for wrong in _wrong_with(key, commands.get(key, []), len(key_offsets)):
                 self._truth.violate("commands", wrong)
         for command in self.commands:
             if command.outcome == "ok" and not command.key.startswith("allocate") and command.key not in offsets:
                 self._truth.violate("commands", f"{command.key} was acknowledged, and is lost")
-        self._truth.saw("command done again", any(len(found) > 1 for found in offsets.values()))
+        self._truth.saw("command done again", any(len(key_offsets) > 1 for key_offsets in offsets.values()))
         lost = [command for command in self.commands if command.outcome == "unknown" and command.key in offsets]
         self._truth.saw("lost reply after commit", bool(lost))
         self._check_order([(command, offsets[command.key][0]) for command in self.commands if command.key in offsets])

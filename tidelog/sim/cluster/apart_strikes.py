@@ -62,7 +62,10 @@ class ApartStrikes:
 
     async def _hit(self, strike: Strike, rng: random.Random, *, is_journal: bool) -> None:
         async with blackout(self._world, strike, rng, strike.nodes, written_back=self._world.swarm.nodes):
-            drawn = {one: self._draw(one, rng, is_journal=is_journal) for one in sorted(self._ledger.majorities.logs)}
+            drawn = {
+                partition_id: self._draw(partition_id, rng, is_journal=is_journal)
+                for partition_id in sorted(self._ledger.majorities.logs)
+            }
             picked = self._copies.pick(drawn, rng)
             if picked is None:
                 return
@@ -92,8 +95,12 @@ class ApartStrikes:
         node = self._data_rot.holder(strike, rng)
         async with blackout(self._world, strike, rng, (node,), written_back=(node,)):
             medium = self._world.medium(node)
-            forgettable = [one for one in sorted(self._ledger.majorities.logs) if self._may_forget(node, one)]
-            ends = [end for one in forgettable if (end := self._end(node, one)) is not None]
+            forgettable = [
+                partition_id
+                for partition_id in sorted(self._ledger.majorities.logs)
+                if self._may_forget(node, partition_id)
+            ]
+            ends = [end for partition_id in forgettable if (end := self._end(node, partition_id)) is not None]
             if (end := self._world.draw(ends, rng)) is None:
                 return
             if is_all:
@@ -119,12 +126,12 @@ class ApartStrikes:
         medium, directory, codec = self._world.medium(node), log_directory(partition_id), RowCodec(partition_id)
         log, journal = durable_files(medium, directory), durable_files(medium, f"{directory}/{JOURNAL}")
         rows = [row for path in log if path.endswith(".catalog") for row in codec.bodies(log[path]) if row is not None]
-        told = {row.position for row in rows if row.kind == Kind.BATCH and row.number >= ACCOUNTED}
+        positions = {row.position for row in rows if row.kind == Kind.BATCH and row.number >= ACCOUNTED}
         path = max(path for path in journal if path.endswith(".log"))
-        found = None
+        end = None
         for slot, (name, row) in enumerate(pairwise(codec.bodies(journal[catalog_of(path)]))):
             if name is None or row is None or name.kind != Kind.NAME:
                 continue
-            if row.position in told:
-                found = JournalEnd(partition_id, path, row.file_position, slot * ROW_BYTES)
-        return found
+            if row.position in positions:
+                end = JournalEnd(partition_id, path, row.file_position, slot * ROW_BYTES)
+        return end

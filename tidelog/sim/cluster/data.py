@@ -189,7 +189,7 @@ class Data:
 
     async def _become_equal(self) -> bool:
         deadline_s = self._world.true_time + EQUAL_S_MAX
-        while missing := [wrong for one in self._partitions() for wrong in self._unequal(*one)]:
+        while missing := [wrong for partition in self._partitions() for wrong in self._unequal(*partition)]:
             if self._world.true_time > deadline_s:
                 for wrong in missing:
                     self._truth.violate("convergence", f"after {EQUAL_S_MAX:.0f} s {wrong}")
@@ -264,15 +264,15 @@ class Data:
     def _compare(self, where: TopicPartition, partition_id: PartitionId, info: PartitionInfo) -> None:
         """Checks that all replicas hold the same batches, namely the committed ones, except those whose loss was
         accepted."""
-        found: dict[int, list[Held]] = {}
+        copies: dict[int, list[Held]] = {}
         end, torn = 0, self._ledger.torn_offsets(partition_id)
         for node in map(int, info.replicas):
             broker = self._world.machine(node).broker
             assert isinstance(broker, Broker)
             log = broker._manager.logs[partition_id]
-            found[node], end = read_batches(log, torn=torn), max(end, log.log_end_offset)
-        start = max((batches[0].base for batches in found.values() if batches), default=end)
-        kept = {node: [batch for batch in batches if batch.base >= start] for node, batches in found.items()}
+            copies[node], end = read_batches(log, torn=torn), max(end, log.log_end_offset)
+        start = max((batches[0].base for batches in copies.values() if batches), default=end)
+        kept = {node: [batch for batch in batches if batch.base >= start] for node, batches in copies.items()}
         book = self._ledger.books[partition_id]
         expected = [batch for batch in book.shown(0) if batch.base >= start]
         for holder, batches in kept.items():

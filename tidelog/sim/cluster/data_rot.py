@@ -85,8 +85,8 @@ class DataRot:
         """Returns the node on whose disk the faults of this run damage data (`victim`). If this is the first such fault
         and the node that it names holds no replica, another node is drawn."""
         if self._rotting is None:
-            books = [one for one, book in self._ledger.books.items() if not book.is_volatile]
-            holders = sorted({node for one in books for node in self._ledger.replicas(one)})
+            books = [partition_id for partition_id, book in self._ledger.books.items() if not book.is_volatile]
+            holders = sorted({node for partition_id in books for node in self._ledger.replicas(partition_id)})
             if holders and strike.nodes[0] not in holders:
                 self._rotting = rng.choice(holders)
         return self.victim(strike)
@@ -102,14 +102,14 @@ class DataRot:
         node = self.victim(strike)
         async with self._world.keepers[node].down(Machine.cut_power):
             for _ in range(1 + int(strike.amount * FLIPS_MAX)):
-                found = [
+                candidates = [
                     (partition_id, extent)
                     for partition_id in sorted(self._ledger.books)
                     for batch, extent in self._batches(node, partition_id)
                     if self._is_elsewhere(node, partition_id, batch)
                 ]
-                if found:
-                    partition_id, extent = rng.choice(found)
+                if candidates:
+                    partition_id, extent = rng.choice(candidates)
                     self._flip(partition_id, extent, rng)
             await asyncio.sleep(strike.lasts_s)
 
@@ -147,21 +147,21 @@ class DataRot:
         if book.is_gone:
             return []
         files = durable_files(medium, log_directory(partition_id))
-        known = known_durable(partition_id, files)
-        committed = {batch for batch in book.batches if batch.base >= book.start and batch.base in known}
+        durable = known_durable(partition_id, files)
+        committed = {batch for batch in book.batches if batch.base >= book.start and batch.base in durable}
         segments = [path for path in files if path.endswith(".log")]
-        return [one for path in segments for one in batches_in(node, path, files[path]) if one[0] in committed]
+        return [copy for path in segments for copy in batches_in(node, path, files[path]) if copy[0] in committed]
 
     def _is_elsewhere(self, node: int, partition_id: PartitionId, batch: Held) -> bool:
         return any(
-            other != node and self._ledger.has_safely(other, partition_id, batch)
-            for other in self._ledger.members(partition_id)
+            member != node and self._ledger.has_safely(member, partition_id, batch)
+            for member in self._ledger.members(partition_id)
         )
 
     def _copies_of_one(self, rng: random.Random) -> list[tuple[PartitionId, CopyExtent]]:
         """Returns the positions of one batch on all brokers that have it, drawn among those that every ISR and ELR
         member has."""
-        partitions = [one for one in sorted(self._ledger.books) if self._ledger.members(one)]
+        partitions = [partition_id for partition_id in sorted(self._ledger.books) if self._ledger.members(partition_id)]
         if not partitions:
             return []
         partition_id = rng.choice(partitions)
@@ -221,12 +221,12 @@ def known_durable(partition_id: PartitionId, files: Mapping[str, bytes]) -> set[
 
 def batches_in(node: int, path: str, content: bytes) -> list[tuple[Held, CopyExtent]]:
     """Returns the batches of a segment and their positions, up to the first damage."""
-    found = []
+    copies = []
     position = 0
     try:
         for batch in iter_batches(content):
-            found.append((held(batch), CopyExtent(node, path, position, len(batch.data))))
+            copies.append((held(batch), CopyExtent(node, path, position, len(batch.data))))
             position += len(batch.data)
     except TidelogError:
         pass  # what stands behind another damage is left alone
-    return found
+    return copies

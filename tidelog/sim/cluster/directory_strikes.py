@@ -64,11 +64,11 @@ class DirectoryStrikes:
         """Removes the directory of one partition, or swaps those of two, as `count` says."""
         node = self._data_rot.holder(strike, rng)
         async with blackout(self._world, strike, rng, (node,)):
-            found = self._robbable(node)
-            if len(found) < count:
+            robbable = self._robbable(node)
+            if len(robbable) < count:
                 self._world.truth.saw("fault withheld")
                 return
-            medium, robbed = self._world.medium(node), rng.sample(found, count)
+            medium, robbed = self._world.medium(node), rng.sample(robbable, count)
             directories = [log_directory(partition_id) for partition_id in robbed]
             if count == 1:
                 rot.lose_directory(medium, *directories)
@@ -142,5 +142,5 @@ class DirectoryStrikes:
 def _renewals(files: Mapping[str, bytes]) -> int:
     """Returns the largest `renewals` count in the identity files: how often a broker has started empty on this
     directory."""
-    found = (_RENEWALS.search(files.get(name, b"")) for name in IDENTITY_NAMES)
-    return max((int(match[1]) for match in found if match is not None), default=0)
+    matches = (_RENEWALS.search(files.get(name, b"")) for name in IDENTITY_NAMES)
+    return max((int(match[1]) for match in matches if match is not None), default=0)

@@ -178,12 +178,12 @@ def _draw_settings(rng: random.Random) -> dict[str, int | str]:
     }
 
 
-def _draw_strikes(rng: random.Random, swarm: Swarm, known: dict[str, float]) -> list[Strike]:
-    kinds = rng.sample(sorted(known), rng.choice((0, 1, 2, 3, 4, 6)))
+def _draw_strikes(rng: random.Random, swarm: Swarm, weight_of: dict[str, float]) -> list[Strike]:
+    kinds = rng.sample(sorted(weight_of), rng.choice((0, 1, 2, 3, 4, 6)))
     if not kinds:
         return []
-    weights = [known[kind] for kind in kinds]
-    is_storm = len(known) <= len(STORM_STRIKES)
+    weights = [weight_of[kind] for kind in kinds]
+    is_storm = len(weight_of) <= len(STORM_STRIKES)
     count = rng.randint(1, 2 + int(swarm.chaos_s * (4.0 if is_storm else 1.5)))
     return [_draw_strike(rng, swarm, rng.choices(kinds, weights)[0]) for _ in range(count)]
 
@@ -207,8 +207,8 @@ def _draw_journal_rot(rng: random.Random, swarm: Swarm) -> list[Strike]:
     return [_draw_strike(rng, swarm, JOURNAL_ROT) for _ in range(rng.randint(1, 3))]
 
 
-def _draw_orders(rng: random.Random, swarm: Swarm, known: dict[str, float]) -> list[Order]:
-    kinds, weights = zip(*sorted(known.items()), strict=True)
+def _draw_orders(rng: random.Random, swarm: Swarm, weight_of: dict[str, float]) -> list[Order]:
+    kinds, weights = zip(*sorted(weight_of.items()), strict=True)
     rate = rng.choice((0.5, 2.0, 5.0))
     return [
         Order(

@@ -101,11 +101,15 @@ class ForgedStrikes:
             forged = forging.with_impossible_number(message, rng)
         elif how == BALLOT:
             forged = forging.as_ballot(message, rng)
-        ends = [one for one in end.host.connections if one.is_accepted and one.is_open and one.received]
+        ends = [
+            connection
+            for connection in end.host.connections
+            if connection.is_accepted and connection.is_open and connection.received
+        ]
         if how == "another's connection":
-            ends = [one for one in ends if self._node_at(one) not in (caller, None)]
+            ends = [connection for connection in ends if self._node_at(connection) not in (caller, None)]
         else:
-            ends = [one for one in ends if self._node_at(one) == caller]
+            ends = [connection for connection in ends if self._node_at(connection) == caller]
         if forged is not None and ends and self._count(how):
             is_made = how == BALLOT
             data = forging.notification(parts, forged) if is_made else forging.written(parts, forged, self._forged)
@@ -114,9 +118,9 @@ class ForgedStrikes:
     def _node_at(self, end: SimConnection) -> int | None:
         """Returns the node at the other end of an accepted connection; None if this end opened it, or no broker is
         there."""
-        if not end.is_accepted or end.other is None:
+        if not end.is_accepted or end.far_end is None:
             return None
-        address = end.other.host.address
+        address = end.far_end.host.address
         return next((node for node in self._world.swarm.nodes if address_of(node) == address), None)
 
     def _take(self, end: SimConnection, data: bytes) -> None:
@@ -188,7 +192,7 @@ class ForgedStrikes:
         if how == "an unheard number":
             forged = forging.with_unheard_number(message, rng)
         elif how == "another kind":
-            others = [other for other in self._answers.values() if forging.answers_another(message, other)]
+            others = [answer for answer in self._answers.values() if forging.answers_another(message, answer)]
             forged = rng.choice(others) if others else None
         elif how == "untold bytes":
             payload = payload[:-1]
@@ -210,7 +214,7 @@ class ForgedStrikes:
         ]
 
         def overhear(end: SimConnection, frame: bytes) -> None:
-            if rng.random() < rate and end.is_accepted and end.other is not None:
+            if rng.random() < rate and end.is_accepted and end.far_end is not None:
                 self._repeat(rng.choice(strangers), end, frame, rng)
 
         with self._overheard(overhear):

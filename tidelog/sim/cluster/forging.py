@@ -93,9 +93,9 @@ def with_unheard_number(message: Message, rng: random.Random) -> Message | None:
     return _with_number(message, rng, lambda _: rng.choice(UNHEARD))
 
 
-def answers_another(message: Message, other: Message) -> bool:
+def answers_another(message: Message, answer: Message) -> bool:
     """Returns True if the two answers are of types that never answer the same request."""
-    kinds = {message["type"], other["type"]}
+    kinds = {message["type"], answer["type"]}
     return len(kinds) == 2 and "ControllerElsewhere" not in kinds and "RegistrationOutdated" not in kinds
 
 
@@ -118,9 +118,9 @@ def of_another(message: Message, caller: int, image: ClusterImage, rng: random.R
         others = [node for node in image.brokers if node != caller]
         if not others:
             return None
-        other = rng.choice(others)
-        changed = {**message, NAMES_NODE[message["type"]]: int(other)}
-        return changed | ({"broker_epoch": image.brokers[other].epoch} if "broker_epoch" in message else {})
+        node = rng.choice(others)
+        changed = {**message, NAMES_NODE[message["type"]]: int(node)}
+        return changed | ({"broker_epoch": image.brokers[node].epoch} if "broker_epoch" in message else {})
     if message["type"] not in NAMES_ENGINE:
         return None
     ids = _ids_of_others(message, caller, image)
@@ -189,12 +189,12 @@ def _impossible(number: int, rng: random.Random) -> int:
     return min((huge << NUMBER_BITS | number % (1 << NUMBER_BITS)) if is_ballot else huge, 2**64 - 1)
 
 
-def _with_number(message: Message, rng: random.Random, other: Callable[[int], int]) -> Message | None:
+def _with_number(message: Message, rng: random.Random, change: Callable[[int], int]) -> Message | None:
     places = list(_numbers(message, ()))
     if not places:
         return None
     path, number = rng.choice(places)
-    return cast("Message", _put(message, path, other(number)))
+    return cast("Message", _put(message, path, change(number)))
 
 
 def _numbers(whole: object, path: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], int]]:
@@ -209,10 +209,10 @@ def _numbers(whole: object, path: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, 
             yield from _numbers(part, (*path, at))
 
 
-def _put(whole: Any, path: tuple[Any, ...], other: int) -> Any:
+def _put(whole: Any, path: tuple[Any, ...], number: int) -> Any:
     """Returns a copy of a decoded message with another number at a path."""
     if not path:
-        return other
+        return number
     if isinstance(whole, dict):
-        return {**whole, path[0]: _put(whole[path[0]], path[1:], other)}
-    return [*whole[: path[0]], _put(whole[path[0]], path[1:], other), *whole[path[0] + 1 :]]
+        return {**whole, path[0]: _put(whole[path[0]], path[1:], number)}
+    return [*whole[: path[0]], _put(whole[path[0]], path[1:], number), *whole[path[0] + 1 :]]

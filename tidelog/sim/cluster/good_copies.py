@@ -70,12 +70,12 @@ def end_of(partition_id: PartitionId, files: Mapping[str, bytes]) -> int:
 def _sound_spans(path: str, content: bytes) -> Iterator[tuple[int, int]]:
     """Yields the offset range of each intact batch. A range begins at the end of the batch before, if that is intact,
     since no other batch accounts for skipped offsets between them."""
-    known = _base_of(path)
+    begin = _base_of(path)
     for batch, extent in batches_in(0, path, content):
         is_sound = _is_sound(content[extent.position : extent.position + extent.size])
         if is_sound:
-            yield min(known, batch.base), batch.end
-        known = batch.end if is_sound else OFFSET_MAX
+            yield min(begin, batch.base), batch.end
+        begin = batch.end if is_sound else OFFSET_MAX
 
 
 def _is_sound(batch: bytes) -> bool:
@@ -113,8 +113,12 @@ class GoodCopies:
     def _in_journal(self, node: int, partition_id: PartitionId) -> list[Copy]:
         files = durable_files(self._world.medium(node), f"{log_directory(partition_id)}/{JOURNAL}")
         return [
-            Copy(CopyExtent(node, one.path, one.position, one.size), tuple(one.batches), is_in_journal=True)
-            for one in payloads_in(partition_id, files, is_known_durable=False)
+            Copy(
+                CopyExtent(node, payload.path, payload.position, payload.size),
+                tuple(payload.batches),
+                is_in_journal=True,
+            )
+            for payload in payloads_in(partition_id, files, is_known_durable=False)
         ]
 
     def read(self, partition_id: PartitionId, node: int, *, is_journal: bool) -> list[Copy]:
@@ -139,13 +143,13 @@ class GoodCopies:
             batch
             for node in self._ledger.replicas(partition_id)
             for is_journal in (False, True)
-            for copy in self._found(partition_id, node, is_journal=is_journal)
+            for copy in self._recoverable(partition_id, node, is_journal=is_journal)
             if copy not in copies
             for batch in copy.batches
         }
         return all(others.issuperset(copy.batches) for copy in copies)
 
-    def _found(self, partition_id: PartitionId, node: int, *, is_journal: bool) -> list[Copy]:
+    def _recoverable(self, partition_id: PartitionId, node: int, *, is_journal: bool) -> list[Copy]:
         copies = self.read(partition_id, node, is_journal=is_journal)
         if is_journal:
             return copies
@@ -161,5 +165,9 @@ class GoodCopies:
         which each batch has another undamaged copy (`may_go`), can be picked. If there is none, the fault must not
         happen: returns None, and counts it as withheld.
         """
-        found = [(one, copies) for one, copies in drawn.items() if copies and self.may_go(one, copies)]
-        return self._world.draw(found, rng)
+        candidates = [
+            (partition_id, copies)
+            for partition_id, copies in drawn.items()
+            if copies and self.may_go(partition_id, copies)
+        ]
+        return self._world.draw(candidates, rng)

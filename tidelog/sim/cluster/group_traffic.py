@@ -174,9 +174,9 @@ def revocation_s(delay_s: float, disk_delay_s: float, handling_s: float) -> floa
     by turns, for ever: each that joins anew takes partitions from others.
     """
     append_s = 2 * (2 * delay_s + 2 * disk_delay_s)
-    told_s = append_s + delay_s
+    notice_s = append_s + delay_s
     commit_s = heartbeat_s = delay_s + append_s + delay_s
-    return 2 * (told_s + handling_s + commit_s + heartbeat_s + delay_s) + PAUSE_S
+    return 2 * (notice_s + handling_s + commit_s + heartbeat_s + delay_s) + PAUSE_S
 
 
 def with_time_to_revoke(traffic: GroupTraffic, delay_s: float, disk_delay_s: float) -> GroupTraffic:
@@ -230,10 +230,10 @@ def simpler_groups(traffic: GroupTraffic) -> Iterator[GroupTraffic]:
     """Yields simpler plans for shrinking: without one group, without one member, or with one fault rate at 0."""
     if len(traffic.groups) > 1:
         for group in traffic.groups:
-            yield structs.replace(traffic, groups=tuple(one for one in traffic.groups if one is not group))
+            yield structs.replace(traffic, groups=tuple(kept for kept in traffic.groups if kept is not group))
     for index, group in enumerate(traffic.groups):
         for member in group.members:
-            fewer = tuple(one for one in group.members if one is not member)
+            fewer = tuple(kept for kept in group.members if kept is not member)
             if fewer:
                 yield _with(traffic, index, structs.replace(group, members=fewer))
     for name in ("late_rate", "twice_rate", "mute_rate"):

@@ -113,9 +113,9 @@ class Holders:
             return False
         if book.is_paxos and not self.may_forget(partition_id, node):
             return False
-        members = [int(one) for one in (*info.isr, *info.elr)] or [int(one) for one in info.last_known_elr]
+        members = [int(member) for member in (*info.isr, *info.elr)] or [int(member) for member in info.last_known_elr]
         rotten = self._rotten.get(partition_id, {})
-        sound = [other for other in members if other != node and other not in rotten and self._stands(book, other)]
+        sound = [member for member in members if member != node and member not in rotten and self._stands(book, member)]
         if rotten:  # any other replica may hold the last good copy, and so may this one, unless a member was spared
             return node in rotten and bool(sound)
         return bool(node not in members or sound or book.is_paxos)
@@ -179,7 +179,10 @@ class Holders:
 
     def _torn_everywhere(self, partition_id: PartitionId) -> list[Held]:
         whole = {
-            batch for (_, owned), one in self.shadows.items() if owned == partition_id for batch in one.batches.values()
+            batch
+            for (_, owned), shadow in self.shadows.items()
+            if owned == partition_id
+            for batch in shadow.batches.values()
         }
         book = self.books[partition_id]
         return [batch for batch in book.torn if batch not in whole and not book.is_given_up(batch)]
@@ -196,7 +199,7 @@ class Holders:
         book, torn = self.books[partition_id], self.torn_offsets(partition_id)
         for batch in self._torn_everywhere(partition_id):
             torn.update(range(batch.base, batch.end))
-        return {one for one in torn if one >= book.start and not book.given_up.covers(one, one + 1)}
+        return {offset for offset in torn if offset >= book.start and not book.given_up.covers(offset, offset + 1)}
 
     def _stands(self, book: Book, node: int) -> bool:
         """Returns True if this node's replica really holds the records that the controller believes it to hold: its

@@ -84,13 +84,13 @@ class HungStrikes:
 
     def _effect(self, hung: Hung) -> Callable[[Strike, random.Random], Awaitable[None]]:
         async def strike(strike: Strike, rng: random.Random) -> None:
-            found = await self._until_calm()
-            victim = found and hung.whom(found[1], int(self._world.truth.image.controller_id))
-            if found is None or victim is None or not self._goes_on_without(victim, *found):
+            calm = await self._until_calm()
+            victim = calm and hung.whom(calm[1], int(self._world.truth.image.controller_id))
+            if calm is None or victim is None or not self._goes_on_without(victim, *calm):
                 self._world.truth.saw("fault withheld")
                 return
             with self._hanging(victim, is_disk=hung.is_disk):
-                gap_s = await self._longest_gap(found[0], strike.lasts_s)
+                gap_s = await self._longest_gap(calm[0], strike.lasts_s)
             self._judge(strike.kind, victim, gap_s, hung.gap_s_max)
 
         return strike

@@ -85,15 +85,15 @@ class JournalRot:
     # -- payloads ----------------------------------------------------------------------------------------------------
 
     def _of_a_payload(self, node: int, rng: random.Random) -> None:
-        found = [
+        candidates = [
             (partition_id, payload)
             for partition_id in sorted(self._ledger.majorities.logs)
             for payload in payloads_in(partition_id, self._files(node, partition_id))
             if self._is_elsewhere(node, partition_id, payload)
         ]
-        if not found:
+        if not candidates:
             return
-        partition_id, payload = rng.choice(found)
+        partition_id, payload = rng.choice(candidates)
         medium = self._world.medium(node)
         if rng.random() < UNREADABLE_SHARE:
             rot.make_unreadable(medium, payload.path, payload.position, payload.size)
@@ -105,21 +105,21 @@ class JournalRot:
         return durable_files(self._world.medium(node), f"{log_directory(partition_id)}/{JOURNAL}")
 
     def _is_elsewhere(self, node: int, partition_id: PartitionId, payload: Payload) -> bool:
-        others = [other for other in self._ledger.members(partition_id) if other != node]
+        others = [member for member in self._ledger.members(partition_id) if member != node]
         return any(
-            all(self._ledger.has_safely(other, partition_id, batch) for batch in payload.batches) for other in others
+            all(self._ledger.has_safely(member, partition_id, batch) for batch in payload.batches) for member in others
         )
 
     # -- anything ----------------------------------------------------------------------------------------------------
 
     def _of_anything(self, node: int, rng: random.Random) -> None:
-        found = [
+        candidates = [
             (partition_id, pieces)
             for partition_id in sorted(self._ledger.majorities.logs)
             if self._ledger.may_forget(partition_id, node)
             for pieces in pieces_in(partition_id, self._files(node, partition_id))
         ]
-        if (drawn := self._world.draw(found, rng)) is None:
+        if (drawn := self._world.draw(candidates, rng)) is None:
             return
         partition_id, pieces = drawn
         path, begin, end = rng.choice(pieces)
@@ -138,11 +138,11 @@ def payloads_in(
 ) -> Iterator[Payload]:
     """Yields the payloads that hold batches, of all entries or only of those known to be durable. Entries below the
     journal's floor are left out: their bytes may remain, but the replica has truncated them."""
-    known, floor = known_durable(partition_id, files), floor_of(files)
+    durable, floor = known_durable(partition_id, files), floor_of(files)
     for path, content in files.items():
         for position, entry in entries_in(path, content):
             data = bytes(entry.data)
-            is_meant = entry.header.base_offset in known or not is_known_durable
+            is_meant = entry.header.base_offset in durable or not is_known_durable
             for payload in payload_of(data, floor) if is_meant else ():
                 batches = [held(batch) for batch in iter_batches(payload)]
                 yield Payload(path, position + data.rindex(payload), len(payload), batches)
@@ -150,19 +150,19 @@ def payloads_in(
 
 def pieces_in(partition_id: PartitionId, files: Mapping[str, bytes]) -> Iterator[list[Piece]]:
     """Yields the pieces of a journal's files that may rot, for each file that has any."""
-    known = known_durable(partition_id, files)
+    durable = known_durable(partition_id, files)
     rows = {
         path: list(RowCodec(partition_id).bodies(content))
         for path, content in files.items()
         if path.endswith(".catalog")
     }
-    newest = max((row.durable for found in rows.values() for row in found if row is not None), default=0)
+    newest = max((row.durable for bodies in rows.values() for row in bodies if row is not None), default=0)
     for path, content in files.items():
         if path in rows:
             slots = [slot for slot, row in enumerate(rows[path]) if row is None or row.durable < newest]
             pieces = [Piece(path, slot * ROW_BYTES, (slot + 1) * ROW_BYTES) for slot in slots]
         elif path.endswith(".log"):
-            entries = [(at, entry) for at, entry in entries_in(path, content) if entry.header.base_offset in known]
+            entries = [(at, entry) for at, entry in entries_in(path, content) if entry.header.base_offset in durable]
             pieces = [Piece(path, at, at + len(entry.data)) for at, entry in entries]
         else:
             pieces = [Piece(path, 0, len(content))] if content else []
@@ -184,7 +184,7 @@ def entries_in(path: str, content: bytes) -> Iterator[tuple[int, RecordBatch]]:
 def floor_of(files: Mapping[str, bytes]) -> int:
     """Returns the log position below which the journal's entries are truncated."""
     decoded = (decode_entry(bytes(entry.data)) for path in files for _, entry in entries_in(path, files[path]))
-    heads = [found[0] for found in decoded if found is not None]
+    heads = [parts[0] for parts in decoded if parts is not None]
     return max((head.position for head in heads if head.kind is EntryKind.FLOOR), default=0)
 
 

@@ -82,8 +82,8 @@ class Keeper:
             asyncio.ensure_future(self.machine.wait_died()),
         ]
         happened = asyncio.Event()
-        for one in [*ends, *tasks]:
-            one.add_done_callback(lambda _: happened.set())
+        for future in [*ends, *tasks]:
+            future.add_done_callback(lambda _: happened.set())
         try:
             await happened.wait()
         finally:

@@ -105,9 +105,9 @@ class Ledger(Holders, Rule):
     def settled(self, truth: Truth) -> Iterator[str]:
         """Checks the changes of partitions after a whole metadata entry: several decisions may share an entry, and each
         must be right for the state that it found."""
-        found, self._moves = self._moves, []
+        moves, self._moves = self._moves, []
         last: dict[PartitionId, PartitionInfo] = {}
-        for move in found:
+        for move in moves:
             yield from self._changed(*move)
             last[PartitionId(move.topic.topic_id, move.info.partition)] = move.info
         for partition_id, info in last.items():
@@ -198,9 +198,9 @@ class Ledger(Holders, Rule):
                 shadow.appended([batch])
                 last = batch
                 continue
-            known, before = book.seen_at.setdefault((batch.epoch, batch.base), (batch, last))
+            seen, before = book.seen_at.setdefault((batch.epoch, batch.base), (batch, last))
             where = f"{book.name} on node {shadow.node}, epoch {batch.epoch}, offset {batch.base}"
-            if known != batch:
+            if seen != batch:
                 self._violate("log matching", f"{where}: another batch than elsewhere")
             elif last is not None and before is not None and before != last:
                 self._violate("log matching", f"{where}: follows {last[:3]}, elsewhere {before[:3]}")
@@ -304,8 +304,8 @@ class Ledger(Holders, Rule):
         if not (book.is_volatile or book.is_unclean):
             self._violate("replicas", f"{book.name}: node {shadow.node} leads without what is committed")
         del book.batches[kept:]
-        for other in self.shadows.values():
-            other.agreed = min(other.agreed, kept)
+        for replica in self.shadows.values():
+            replica.agreed = min(replica.agreed, kept)
         book.torn.intersection_update(book.batches)
         self._truth.note("excused loss", book.name, "down to", book.end)
         self._truth.saw("excused loss of what memory held")
@@ -319,14 +319,14 @@ class Ledger(Holders, Rule):
             return
         high_watermark = said.high_watermark
         shadow = self.shadow(node, partition_id)
-        if (other := self._disagrees(book, shadow, high_watermark)) is not None:
-            self._violate("commits", f"{book.name}: node {node} calls another batch committed at {other.base}")
+        if (rival := self._disagrees(book, shadow, high_watermark)) is not None:
+            self._violate("commits", f"{book.name}: node {node} calls another batch committed at {rival.base}")
             return
         if high_watermark <= book.end:
             return
         torn = self._torn(book, shadow)
-        found = {batch.base: batch for batch in (*torn, *shadow.batches.values())}
-        fresh = [batch for base, batch in sorted(found.items()) if book.end <= base < high_watermark]
+        batches = {batch.base: batch for batch in (*torn, *shadow.batches.values())}
+        fresh = [batch for base, batch in sorted(batches.items()) if book.end <= base < high_watermark]
         is_enough = said.in_sync >= (minimum := book.minimum(self._truth.clock()))
         if not is_enough and not (fresh and self._is_damaged_everywhere(partition_id, fresh[-1])):
             what = f"node {node} commits up to {high_watermark} with {said.in_sync} in sync, and needs {minimum}"

@@ -35,7 +35,7 @@ FENCED_S_MAX = 4.0
 """Seconds in which the others should notice that a broker is down."""
 ACCEPTED_S_MAX = 20.0
 """Seconds for which the administrator tries to have the loss accepted."""
-ASKED_S_MAX = 3.0
+ATTEMPT_S_MAX = 3.0
 RETRY_S = 0.2
 PASSED_S_MAX = 5.0
 """Seconds for which reads at the given-up offsets are tried."""
@@ -82,10 +82,14 @@ class LossStrikes:
         away = strike.nodes[0]
         others = [node for node in self._world.swarm.nodes if node != away]
         async with blackout(self._world, strike, rng, others, written_back=self._world.swarm.nodes):
-            found = [one for partition_id in sorted(self._ledger.books) for one in self._candidates(partition_id, away)]
-            if not found:
+            candidates = [
+                candidate
+                for partition_id in sorted(self._ledger.books)
+                for candidate in self._candidates(partition_id, away)
+            ]
+            if not candidates:
                 return None
-            partition_id, batch = rng.choice(found)
+            partition_id, batch = rng.choice(candidates)
             for copy in self._others(partition_id, batch, away):
                 _, path, position, size = copy.extent
                 rot.flip_bit(self._world.medium(copy.node), path, position + rng.randrange(size), rng.randrange(8))
@@ -127,7 +131,7 @@ class LossStrikes:
                 return False
             via = rng.choice(others)
             try:
-                async with asyncio.timeout(ASKED_S_MAX):
+                async with asyncio.timeout(ATTEMPT_S_MAX):
                     await self._world.machine(via).call(lambda broker: self._ask(broker, partition_id, batch, away))
             except (TidelogError, TimeoutError, ConnectionLost, Unreachable) as error:
                 self._world.truth.note("loss not accepted yet", f"via {via}", type(error).__name__, error)
@@ -158,7 +162,7 @@ class LossStrikes:
         while left and self._world.true_time < deadline_s:
             for node in list(left):
                 try:
-                    async with asyncio.timeout(ASKED_S_MAX):
+                    async with asyncio.timeout(ATTEMPT_S_MAX):
                         fetched = await self._world.machine(node).call(
                             lambda broker: _read(broker, partition_id, batch)
                         )
@@ -173,12 +177,12 @@ class LossStrikes:
 
 
 async def find_losses(
-    broker: Broker, partition_id: PartitionId, asked: tuple[int, int], even_though: Sequence[int] = ()
+    broker: Broker, partition_id: PartitionId, offsets: tuple[int, int], even_though: Sequence[int] = ()
 ) -> LossReport:
     """Asks the replicas which of these offsets are lost; `even_though` names brokers that need not answer. Raises
     `LeaderNotAvailable` if no replica can be asked, or `OffsetOutOfRange`."""
-    topic = next(one for one in broker.image.topics.values() if one.topic_id == partition_id.topic_id)
-    return await broker.data.loss_finder.find(topic, topic.partitions[partition_id.partition], asked, even_though)
+    topic = next(topic for topic in broker.image.topics.values() if topic.topic_id == partition_id.topic_id)
+    return await broker.data.loss_finder.find(topic, topic.partitions[partition_id.partition], offsets, even_though)
 
 
 async def accept_losses(broker: Broker, partition_id: PartitionId, ranges: tuple[GivenUpRange, ...]) -> None:

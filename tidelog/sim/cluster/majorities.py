@@ -33,7 +33,7 @@ class Majorities:
         """Returns True if a majority of the partition's founding members were on nodes in `wiped`, whose disks were
         replaced before the controller learned of it."""
         log = self.logs[partition_id]
-        log.lost.update((one.engine_id, None) for one in info.members if one.node_id in wiped)
+        log.lost.update((member.engine_id, None) for member in info.members if member.node_id in wiped)
         return bool(log.lost) and self._is_beyond_help(log)
 
     def may_forget(self, partition_id: PartitionId, info: PartitionInfo, node: int) -> bool:
@@ -54,20 +54,20 @@ class Majorities:
         """Notes that a node's engine ids which may have answered from memory never vote again. Returns True if that
         ends the partition: no majority can tell any more what was chosen."""
         log = self.logs[partition_id]
-        ids = [one for one in self._ids_on(partition_id, info, node) if log.is_lazy(one)]
+        ids = [engine_id for engine_id in self._ids_on(partition_id, info, node) if log.is_lazy(engine_id)]
         log.lost.update(dict.fromkeys(ids))
         return bool(ids) and self._is_beyond_help(log)
 
     def _ids_on(self, partition_id: PartitionId, info: PartitionInfo, node: int) -> list[int]:
-        known = {(one.engine_id, one.node_id) for one in (*info.members, *info.wanted)}
+        owners = {(member.engine_id, member.node_id) for member in (*info.members, *info.wanted)}
         for voters in self.logs[partition_id].possible_voters():
-            known.update((voter.voter_id, voter.node_id) for voter in voters.voters)
+            owners.update((voter.voter_id, voter.node_id) for voter in voters.voters)
         lost = self.logs[partition_id].lost
-        return sorted(engine_id for engine_id, owner in known if owner == node and engine_id not in lost)
+        return sorted(engine_id for engine_id, owner in owners if owner == node and engine_id not in lost)
 
     def _groups(self, partition_id: PartitionId, info: PartitionInfo) -> Iterator[tuple[int, ...]]:
         """Yields the engine ids of each voter set that may decide; a majority of each must remember."""
-        yield tuple(one.engine_id for one in info.members)
+        yield tuple(member.engine_id for member in info.members)
         for voters in self.logs[partition_id].possible_voters():
             yield voters.ids
 

@@ -68,10 +68,10 @@ class MetadataStrikes:
         """Checks that no broker becomes ready without the topics of the cluster."""
         await asyncio.sleep(WAITS_S)
         truth = self._world.truth
-        known = {name for name in truth.image.topics if name.startswith(DATA)}
+        topics = {name for name in truth.image.topics if name.startswith(DATA)}
         for node, machine in self._world.running():
-            if machine.broker is not None and machine.is_up and known - set(machine.broker.image.topics):
-                truth.violate("one cluster", f"node {node} is ready, and knows nothing of {sorted(known)}")
+            if machine.broker is not None and machine.is_up and topics - set(machine.broker.image.topics):
+                truth.violate("one cluster", f"node {node} is ready, and knows nothing of {sorted(topics)}")
 
     async def _undo(self, strike: Strike, rng: random.Random, backups: dict[int, dict[str, bytes]]) -> None:
         """Restores the removed metadata logs, and removes those that were begun in their place."""

@@ -117,7 +117,7 @@ class Movers:
         broker joins again once it is removed."""
         node = NodeId(order.via)
         deadline_s = self._world.true_time + order.timeout_s
-        others = [other for other in self._world.swarm.nodes if other != order.via]
+        others = [peer for peer in self._world.swarm.nodes if peer != order.via]
         while others and self._world.true_time < deadline_s:
             via = others[order.target % len(others)]
             if await self._ask("rebalance", via, RETRY_S, lambda broker: broker.admin.rebalance([node])):
@@ -134,8 +134,8 @@ def _draw_replicas(image: ClusterImage, info: PartitionInfo, rng: random.Random)
 
 
 def _move(topic: Topic, info: PartitionInfo, replicas: list[int] | None, throttle: int | None = None) -> Work:
-    wanted = NewReplicas(topic.topic_id, info.partition, replicas)
-    return lambda broker: broker.admin.alter_reassignments([wanted], throttle)
+    reassignment = NewReplicas(topic.topic_id, info.partition, replicas)
+    return lambda broker: broker.admin.alter_reassignments([reassignment], throttle)
 
 
 def _configure(topic: Topic, name: str, value: str) -> Work:

@@ -52,8 +52,8 @@ class NetworkStrikes:
         """Splits the brokers into two halves that only one further node reaches."""
         _, *others = rng.sample(self._world.swarm.nodes, len(self._world.swarm.nodes))
         half = others[: len(others) // 2]
-        ways = [(one, other) for one in half for other in others if other not in half]
-        await self._cut([*ways, *((other, one) for one, other in ways)], strike.lasts_s)
+        ways = [(near, far) for near in half for far in others if far not in half]
+        await self._cut([*ways, *((far, near) for near, far in ways)], strike.lasts_s)
 
     async def _rival_majorities(self, strike: Strike, rng: random.Random) -> None:
         """Leaves each node connected to two others only, its neighbours in a circle."""
@@ -69,10 +69,10 @@ class NetworkStrikes:
 
     async def _deafen(self, strike: Strike, rng: random.Random) -> None:
         node = strike.nodes[0]
-        others = [other for other in self._world.swarm.nodes if other != node]
+        others = [peer for peer in self._world.swarm.nodes if peer != node]
         is_deaf = strike.amount < 0.6
         self._world.truth.saw("deaf node" if is_deaf else "mute node")
-        await self._cut([(other, node) if is_deaf else (node, other) for other in others], strike.lasts_s)
+        await self._cut([(peer, node) if is_deaf else (node, peer) for peer in others], strike.lasts_s)
 
     async def _flap(self, strike: Strike, rng: random.Random) -> None:
         """Cuts and heals the links of a node again and again."""
@@ -110,21 +110,21 @@ class NetworkStrikes:
 
     async def _reset(self, strike: Strike, rng: random.Random) -> None:
         for _ in range(1 + int(strike.amount * 5)):
-            one, other = rng.choice(strike.nodes), rng.choice(self._world.swarm.nodes)
-            if one != other:
-                self._world.network.reset(self._world.machine(one).name, self._world.machine(other).name)
+            node, peer = rng.choice(strike.nodes), rng.choice(self._world.swarm.nodes)
+            if node != peer:
+                self._world.network.reset(self._world.machine(node).name, self._world.machine(peer).name)
             await asyncio.sleep(strike.lasts_s * rng.random())
 
     async def _lose_answers(self, strike: Strike, rng: random.Random) -> None:
         """Has a node do what it is asked, while its answers are lost with their connections."""
         node = strike.nodes[0]
-        others = [other for other in self._world.swarm.nodes if other != node]
-        for other in others:
-            self._world.link(node, other).clog()
+        others = [peer for peer in self._world.swarm.nodes if peer != node]
+        for peer in others:
+            self._world.link(node, peer).clog()
         await asyncio.sleep(strike.lasts_s * strike.amount)
-        for other in others:
-            self._world.network.reset(self._world.machine(node).name, self._world.machine(other).name)
-            self._world.link(node, other).unclog()
+        for peer in others:
+            self._world.network.reset(self._world.machine(node).name, self._world.machine(peer).name)
+            self._world.link(node, peer).unclog()
 
     async def _break_frames(self, strike: Strike, rng: random.Random) -> None:
         with _changed(self._world.ways(strike.nodes[0]), break_rate=0.02 + strike.amount * 0.1):

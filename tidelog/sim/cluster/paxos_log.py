@@ -99,7 +99,7 @@ class PaxosLog:
 
     # -- what replicas do --------------------------------------------------------------------------------------------
 
-    def found(self, actor: Actor, record: Record) -> None:
+    def recovered(self, actor: Actor, record: Record) -> None:
         """Notes a journal record that a replica finds on its disk when it starts: it counts as stored, even if its
         write was never confirmed."""
         if not isinstance(record, Slot) or record.number in self.truth.attempts:
@@ -109,8 +109,8 @@ class PaxosLog:
 
     def stored(self, engine_id: int, record: Record) -> None:
         """Notes that a journal record is durable on the disk of an engine id, for all ids of that disk."""
-        for one in self.names_of(engine_id):
-            self._stored_as(one, record)
+        for name in self.names_of(engine_id):
+            self._stored_as(name, record)
 
     def begins_to_be_lazy(self, engine_id: int) -> None:
         """Notes that the mark `may_forget` is being written to the disk of an engine id. A start that finds the mark
@@ -120,13 +120,13 @@ class PaxosLog:
     def rests(self, engine_id: int) -> None:
         """Notes that the mark `may_forget` is cleared on the disk of an engine id: it answers from memory no more, and
         may vote again after a crash."""
-        for one in self.names_of(engine_id):
-            self.lazy.pop(one, None)
+        for name in self.names_of(engine_id):
+            self.lazy.pop(name, None)
 
     def is_lazy(self, engine_id: int) -> bool:
         """Returns True if an engine id could not vote again after a crash now, because it may have answered from
         memory."""
-        return any(one in self.lazy for one in self.names_of(engine_id))
+        return any(name in self.lazy for name in self.names_of(engine_id))
 
     def names_of(self, engine_id: int) -> tuple[int, ...]:
         """Returns all engine ids, earlier ones included, of the disk that has this one."""
@@ -166,7 +166,9 @@ class PaxosLog:
             if value.kind is not Kind.APPEND or verdict is not Verdict.APPLIED or end <= self.start_offset:
                 continue
             journals = self._kept.get(position, {}).get(value, set())
-            holders = [one for one in voters.ids if one not in lost and (one in journals or durable[one] >= end)]
+            holders = [
+                voter for voter in voters.ids if voter not in lost and (voter in journals or durable[voter] >= end)
+            ]
             what = f"{value} at {position} is on the disks of {holders} alone, of {voters.ids}, of whom lost: {lost}"
             self._require(len(holders) >= needed or self.book.is_volatile, "kept by enough", what)
 
@@ -208,8 +210,10 @@ class PaxosLog:
         is_first = position == len(truth.log)
         truth.on_applied(applied)
         self._require(position < len(truth.log), "applied alike", f"{actor} leaves out what is before {applied}")
-        known = truth.log[position]
-        self._require(known == (applied.value, applied.verdict), "applied alike", f"{actor} {applied}, others {known}")
+        logged = truth.log[position]
+        self._require(
+            logged == (applied.value, applied.verdict), "applied alike", f"{actor} {applied}, others {logged}"
+        )
         chosen = truth.chosen.get(position)
         self._require(chosen == applied.value, "learned was chosen", f"{actor} {applied}, chosen is {chosen}")
         if is_first and applied.value.kind is Kind.VOTERS:
@@ -218,8 +222,8 @@ class PaxosLog:
     def jumps(self, actor: Actor, jumped: Jumped) -> None:
         """Checks a replica that skips to the floor of another one, whose log begins behind its own end."""
         floor, prefixes = jumped.floor, self.truth.prefixes
-        known = prefixes[floor.position] if floor.position < len(prefixes) else None
-        self._require(floor == known, "applied alike", f"{actor} jumps to {floor}, where others have {known}")
+        prefix = prefixes[floor.position] if floor.position < len(prefixes) else None
+        self._require(floor == prefix, "applied alike", f"{actor} jumps to {floor}, where others have {prefix}")
 
     def elects(self, actor: Actor, elected: Elected, applied_position: int) -> None:
         """Checks a replica that is elected: it has applied all values of earlier ballots."""

@@ -97,12 +97,12 @@ class PaxosWatch:
         core = seen.core
         records: list[Record] = [core.metadata, *core.slots.values()]
         for record in records:
-            self._judge(log.found, seen.actor, record)
+            self._judge(log.recovered, seen.actor, record)
         self._truth.saw("journal begins behind a floor", core.begin > 0)
 
     def _serves(self, partition: PaxosPartition) -> None:
         book = self._ledger.books.get(partition.partition_id)
-        seen = next((one for one in self._seen.values() if one.replica.leader is partition), None)
+        seen = next((seen for seen in self._seen.values() if seen.replica.leader is partition), None)
         if seen is not None and book is not None and self._is_running(seen):
             coordinator = seen.replica.engine.node.coordinator
             number = 0 if coordinator is None else coordinator.number
@@ -141,10 +141,10 @@ class PaxosWatch:
 
     def _stored(self, seen: Seen, sequence: int) -> None:
         while seen.unstored and seen.unstored[0][0] <= sequence:
-            _, asked_as, record = seen.unstored.pop(0)
-            self._judge(seen.log.stored, asked_as, record)
+            _, engine_id, record = seen.unstored.pop(0)
+            self._judge(seen.log.stored, engine_id, record)
             if isinstance(record, Metadata) and not (record.may_forget or seen.core.metadata.may_forget):
-                seen.log.rests(asked_as)
+                seen.log.rests(engine_id)
 
     def _look(self, seen: Seen, effect: Effect) -> None:
         log, core = seen.log, seen.core

@@ -47,13 +47,13 @@ class ReadStrikes:
     async def _log(self, strike: Strike, rng: random.Random) -> None:
         node = self._data_rot.holder(strike, rng)
         async with blackout(self._world, strike, rng, (node,), written_back=(node,)):
-            found = [
+            candidates = [
                 (partition_id, copy)
                 for partition_id in sorted(self._ledger.books)
                 for copy in self._copies.committed(partition_id, node, is_journal=False)
                 if self._copies.may_go(partition_id, [copy])
             ]
-            if (drawn := self._world.draw(found, rng)) is None:
+            if (drawn := self._world.draw(candidates, rng)) is None:
                 return
             partition_id, copy = drawn
             self._ledger.rots(node, partition_id)
@@ -63,7 +63,7 @@ class ReadStrikes:
     async def _catalog(self, strike: Strike, rng: random.Random) -> None:
         node = self._data_rot.holder(strike, rng)
         async with blackout(self._world, strike, rng, (node,), written_back=(node,)):
-            self._hit_one(node, [one for one in self._files_of_partitions(node) if CATALOG in one[1]], rng)
+            self._hit_one(node, [file for file in self._files_of_partitions(node) if CATALOG in file[1]], rng)
 
     async def _metainfo(self, strike: Strike, rng: random.Random) -> None:
         """Makes metainfo (the file with a log's identity) unreadable, as drawn: either one of the two copies that a
@@ -76,7 +76,11 @@ class ReadStrikes:
                 for path in rng.sample(paths, min(1, len(paths))):
                     self._hit(node, path, 0, len(files[path].durable))
             else:
-                pairs = [(one, path) for one, path in self._files_of_partitions(node) if path.endswith(ONE_METAINFO)]
+                pairs = [
+                    (partition_id, path)
+                    for partition_id, path in self._files_of_partitions(node)
+                    if path.endswith(ONE_METAINFO)
+                ]
                 self._hit_one(node, pairs, rng, "metainfo.1")
 
     async def _snapshot(self, strike: Strike, rng: random.Random) -> None:
@@ -101,20 +105,22 @@ class ReadStrikes:
                 if is_its and self._ledger.may_rob(node, partition_id):
                     yield partition_id, path
 
-    def _hit_one(self, node: int, found: list[tuple[PartitionId, str]], rng: random.Random, other: str = "") -> None:
+    def _hit_one(
+        self, node: int, files: list[tuple[PartitionId, str]], rng: random.Random, neighbour: str = ""
+    ) -> None:
         """Draws one of the files in `found` and makes one sector of it unreadable. If `other` names a file beside it,
         both files become unreadable as a whole instead."""
-        if (drawn := self._world.draw(found, rng)) is None:
+        if (drawn := self._world.draw(files, rng)) is None:
             return
         partition_id, path = drawn
         self._ledger.robs(node, partition_id)
         self._ledger.rots(node, partition_id)
         size = len(self._world.medium(node).walk()[path].durable)
-        if not other:
+        if not neighbour:
             self._hit(node, path, rng.randrange(size) // SECTOR_BYTES * SECTOR_BYTES, SECTOR_BYTES)
             return
-        for one in (path, f"{path.rpartition('/')[0]}/{other}"):
-            self._hit(node, one, 0, size)
+        for unreadable in (path, f"{path.rpartition('/')[0]}/{neighbour}"):
+            self._hit(node, unreadable, 0, size)
 
     def _hit(self, node: int, path: str, position: int, size: int) -> None:
         rot.make_unreadable(self._world.medium(node), path, position, size)

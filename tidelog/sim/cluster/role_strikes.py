@@ -99,7 +99,7 @@ class RoleStrikes:
         deadline_s = self._world.true_time + STEP_S_MAX
         while self._world.true_time < deadline_s:
             await asyncio.sleep(self._session_s / 10)
-            now = next((one for one in self._partitions() if one.replicas == info.replicas), None)
+            now = next((partition for partition in self._partitions() if partition.replicas == info.replicas), None)
             if now is None or now.isr == (info.leader,) or now.leader != info.leader:
                 return
 
@@ -145,8 +145,8 @@ class RoleStrikes:
             for topic in self._world.truth.image.topics.values()
             if topic.name.startswith(DATA) or topic.name == OFFSETS_TOPIC
         ]
-        found = [info for topic in topics for info in topic.partitions]
-        return [info for info in found if info.leader != NO_LEADER]
+        partitions = [info for topic in topics for info in topic.partitions]
+        return [info for info in partitions if info.leader != NO_LEADER]
 
     def _led(self, strike: Strike) -> PartitionInfo | None:
         partitions = self._partitions()

@@ -207,9 +207,9 @@ class Snapshots(Rule):
 
     def taken(self, position: int, root_hash: str) -> Iterator[str]:
         """Checks that all snapshots of this position have one hash."""
-        known = self._hashes.setdefault(position, root_hash)
-        if known != root_hash:
-            yield f"the snapshot at {position} has hashes {known} and {root_hash}"
+        agreed = self._hashes.setdefault(position, root_hash)
+        if agreed != root_hash:
+            yield f"the snapshot at {position} has hashes {agreed} and {root_hash}"
 
 
 def all_rules() -> list[Rule]:

@@ -131,7 +131,7 @@ def _simpler_swarms(swarm: Swarm) -> Iterator[Swarm]:
     yield structs.replace(swarm, traffic=Traffic(), groups=GroupTraffic())
     traffic = swarm.traffic
     for producer in traffic.producers:
-        fewer = tuple(other for other in traffic.producers if other is not producer)
+        fewer = tuple(kept for kept in traffic.producers if kept is not producer)
         yield structs.replace(swarm, traffic=structs.replace(traffic, producers=fewer))
     yield structs.replace(swarm, traffic=structs.replace(traffic, tunes=False))
     yield structs.replace(swarm, first_level=())

@@ -84,7 +84,7 @@ class Shadow:
             else (damage.start, damage.end, damage.epoch) == batch[:3]
             for damage in self.log.damage.ranges()
         )
-        return is_damaged and not any(batch.base < one.end and one.base < batch.end for one in self.batches.values())
+        return is_damaged and not any(batch.base < held.end and held.base < batch.end for held in self.batches.values())
 
     @property
     def durable(self) -> int:
@@ -107,9 +107,9 @@ class Shadow:
         if the copy was damaged by a fault, kept as they were known."""
         self.log, self.agreed = log, 0
         kept = self.batches if self.is_rotten else {}
-        found = {base: batch for base, batch in kept.items() if batch.end <= log.log_end_offset}
-        found |= {batch.base: batch for batch in read_batches(log, skips_damage=True)}
-        self.batches = dict(sorted(found.items()))
+        batches = {base: batch for base, batch in kept.items() if batch.end <= log.log_end_offset}
+        batches |= {batch.base: batch for batch in read_batches(log, skips_damage=True)}
+        self.batches = dict(sorted(batches.items()))
 
     def appended(self, batches: Iterable[Held]) -> None:
         self.batches.update((batch.base, batch) for batch in batches)
@@ -149,7 +149,7 @@ class Shadow:
 def read_batches(log: PartitionLog, *, skips_damage: bool = False, torn: Container[int] = ()) -> list[Held]:
     """Returns the batches that a log shows, up to the first damage, or to the end without the damaged ones if
     `skips_damage`. Given-up offsets, and `torn` offsets that are damaged, are skipped."""
-    found: list[Held] = []
+    batches: list[Held] = []
     offset = log.log_start_offset
     while offset < log.log_end_offset:
         try:
@@ -159,9 +159,9 @@ def read_batches(log: PartitionLog, *, skips_damage: bool = False, torn: Contain
                 break
             offset += 1
             continue
-        found += [held(batch) for batch in iter_batches(extent.data)]
+        batches += [held(batch) for batch in iter_batches(extent.data)]
         offset = extent.next_offset
-    return found
+    return batches
 
 
 def ends_at(log: PartitionLog, torn: Container[int] = ()) -> int:

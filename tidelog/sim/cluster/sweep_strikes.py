@@ -40,7 +40,7 @@ class SweepStrikes:
 
     async def _partition(self, strike: Strike, rng: random.Random) -> None:
         async with blackout(self._world, strike, rng, strike.nodes, written_back=self._world.swarm.nodes):
-            partitions = [one for one in sorted(self._ledger.books) if self._last(one)]
+            partitions = [partition_id for partition_id in sorted(self._ledger.books) if self._last(partition_id)]
             if (partition_id := self._world.draw(partitions, rng)) is None:
                 return
             hit = self._draw(partition_id, strike, _in_order(strike, self._ledger.replicas(partition_id)))
@@ -80,10 +80,10 @@ class SweepStrikes:
             entries = {
                 node: {entry: extent for extent, entry in self._entries(node)} for node in self._world.swarm.nodes
             }
-            known = sorted({entry for found in entries.values() for entry in found})[-ENTRIES:]
+            newest = sorted({entry for extents in entries.values() for entry in extents})[-ENTRIES:]
             # An old or robbed directory begins anew without its entries, and the mend of a damaged one may not be done.
             whole = [node for node in entries if self._world.is_whole(node)]
-            for entry, mask in zip(known, _masks(strike), strict=False):
+            for entry, mask in zip(newest, _masks(strike), strict=False):
                 hit = [node for node in _nodes(_in_order(strike, [*entries]), mask) if entry in entries[node]]
                 if any(entry in entries[node] for node in whole if node not in hit):
                     for node in hit:

@@ -54,7 +54,10 @@ class TailStrikes:
     async def _of_a_partition(self, strike: Strike, rng: random.Random, *, in_journals: tuple[bool, ...]) -> None:
         victims = self._data_rot.holders(strike, rng)
         async with blackout(self._world, strike, rng, victims, written_back=victims):
-            drawn = {one: self._last_copies(one, victims, in_journals) for one in sorted(self._ledger.books)}
+            drawn = {
+                partition_id: self._last_copies(partition_id, victims, in_journals)
+                for partition_id in sorted(self._ledger.books)
+            }
             picked = self._copies.pick(drawn, rng)
             if picked is None:
                 return
@@ -70,8 +73,8 @@ class TailStrikes:
         node must not count as never having had the batch."""
         victims = self._data_rot.holders(strike, rng)
         async with blackout(self._world, strike, rng, victims, written_back=victims):
-            found = [] if len(victims) < PAIR else self._emptiable(*victims)
-            if (drawn := self._world.draw(found, rng)) is None:
+            candidates = [] if len(victims) < PAIR else self._emptiable(*victims)
+            if (drawn := self._world.draw(candidates, rng)) is None:
                 return
             partition_id, copy = drawn
             rot.lose_directory(self._world.medium(victims[0]), log_directory(partition_id))
@@ -84,28 +87,28 @@ class TailStrikes:
     def _emptiable(self, emptied: int, damaged: int) -> list[tuple[PartitionId, Copy]]:
         """Returns partitions, with their last batch on the node `damaged`, whose replica on the node `emptied` may be
         lost; a third replica has the batch."""
-        found: list[tuple[PartitionId, Copy]] = []
+        candidates: list[tuple[PartitionId, Copy]] = []
         for partition_id in sorted(self._ledger.books):
             lost = self._copies.committed(partition_id, emptied, is_journal=False)
             last = self._copies.committed(partition_id, damaged, is_journal=False)[-1:]
             is_held = rot.has_directory(self._world.medium(emptied), log_directory(partition_id))
             may_go = is_held and self._ledger.may_rob(emptied, partition_id)
             if last and may_go and self._copies.may_go(partition_id, [*lost, *last]):
-                found.append((partition_id, last[0]))
-        return found
+                candidates.append((partition_id, last[0]))
+        return candidates
 
     def _last_copies(
         self, partition_id: PartitionId, victims: tuple[int, ...], in_journals: tuple[bool, ...]
     ) -> list[Copy]:
         """Returns the victims' copies of the partition's last committed batch."""
-        found = [
+        copies = [
             copy
             for node in victims
             for is_journal in in_journals
             for copy in self._copies.committed(partition_id, node, is_journal=is_journal)[-1:]
         ]
-        newest = max((copy.batches[-1].base for copy in found), default=0)
-        return [copy for copy in found if copy.batches[-1].base == newest]
+        newest = max((copy.batches[-1].base for copy in copies), default=0)
+        return [copy for copy in copies if copy.batches[-1].base == newest]
 
     # -- the metadata log --------------------------------------------------------------------------------------------
 

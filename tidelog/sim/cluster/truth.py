@@ -89,12 +89,12 @@ class Truth:
         """Notes that a broker applies an entry, or skips an empty one; checks that it is the same as on other
         brokers."""
         self.note("delivers", node, position)
-        known = self.log.get(position)
-        if known is None:
+        logged = self.log.get(position)
+        if logged is None:
             self.log[position] = entry
             self._take_in(entry)
-        elif known != entry:
-            self.violate("one log", f"node {node} applies {entry} at position {position}, where others have {known}")
+        elif logged != entry:
+            self.violate("one log", f"node {node} applies {entry} at position {position}, where others have {logged}")
 
     def _take_in(self, entry: Entry) -> None:
         if entry.voters is not None:
@@ -121,17 +121,17 @@ class Truth:
         self._judge(rule.applied(self, step) for rule in self.rules)
 
     def _judge(self, findings: Iterator[Iterator[str]]) -> None:
-        for rule, found in zip(self.rules, findings, strict=True):
-            for wrong in found:
+        for rule, problems in zip(self.rules, findings, strict=True):
+            for wrong in problems:
                 self.violate(rule.name, wrong)
 
     def look(self, node: int, image: ClusterImage) -> None:
         """Checks a broker's image: equal prefixes of the log mean equal images."""
         expected = self.images.get(image.position)
-        if not image.position or (expected is not None and any(image == one for one in expected)):
+        if not image.position or (expected is not None and any(image == replayed for replayed in expected)):
             return
-        found = f"at position {image.position} node {node} has {image}"
-        self.violate("one image", f"{found}, and others {expected[-1] if expected else 'nothing yet'}")
+        text = f"at position {image.position} node {node} has {image}"
+        self.violate("one image", f"{text}, and others {expected[-1] if expected else 'nothing yet'}")
 
     # -- what is known of disks and voters ---------------------------------------------------------------------------
 

@@ -57,7 +57,7 @@ class Watch:
         if len(logs) < len(self._world.swarm.nodes):
             return False
         ids = [[voter.voter_id for voter in log.membership.voters.voters] for log in logs]
-        return all(one == ids[0] for one in ids) and not any(_has_open_voters(log) for log in logs)
+        return all(voter_ids == ids[0] for voter_ids in ids) and not any(_has_open_voters(log) for log in logs)
 
     # -- the log -----------------------------------------------------------------------------------------------------
 

@@ -36,20 +36,20 @@ class Witnesses:
         if own is None or not own.starts or not _knows_more(newest, node, own):
             return False
         others = [
-            _read(self._world.machine(other).back_up())
-            for other in self._world.swarm.nodes
-            if other != node and self._world.is_whole(other)
+            _read(self._world.machine(peer).back_up())
+            for peer in self._world.swarm.nodes
+            if peer != node and self._world.is_whole(peer)
         ]
-        aware = [(one.node_id, one.storage) for one in others if _knows_more(_image(one), node, own)]
+        aware = [(peer.node_id, peer.storage) for peer in others if _knows_more(_image(peer), node, own)]
         disk = node, own.storage
-        return all(is_surely_told(voters, disk, aware) for voters in (newest.voters, *map(_voters, (copy, *others))))
+        return all(is_quorum_aware(voters, disk, aware) for voters in (newest.voters, *map(_voters, (copy, *others))))
 
 
-def is_surely_told(voters: Sequence[Voter], disk: tuple[int, str], aware: Collection[tuple[int, str]]) -> bool:
+def is_quorum_aware(voters: Sequence[Voter], disk: tuple[int, str], aware: Collection[tuple[int, str]]) -> bool:
     """Returns True if each majority of these voters with this disk has a voter that is aware of the later start, or if
     the disk has no vote."""
     disks = [(voter.node_id, voter.incarnation) for voter in voters]
-    unaware = [one for one in disks if one != disk and one not in aware]
+    unaware = [voter_disk for voter_disk in disks if voter_disk != disk and voter_disk not in aware]
     return disk not in disks or 2 * (1 + len(unaware)) <= len(disks)
 
 

@@ -74,13 +74,13 @@ class World:
         """Returns the disk of a node, which outlasts restarts until it is replaced."""
         return self.machine(node).disk.medium
 
-    def draw(self, found: Sequence[T], rng: random.Random) -> T | None:
+    def draw(self, places: Sequence[T], rng: random.Random) -> T | None:
         """Draws one of the places that a fault may hit; counts the fault as withheld and returns None if there is
         none."""
-        if not found:
+        if not places:
             self.truth.saw("fault withheld")
             return None
-        return rng.choice(found)
+        return rng.choice(places)
 
     def start(self, nodes: range) -> None:
         """Switches machines on, and keeps them running from now on."""
@@ -102,8 +102,8 @@ class World:
         """Gives a broker the addresses of the others, as an operator must: the only founder, on a new disk, would
         otherwise bootstrap another cluster by its configuration."""
         if self.swarm.voters == 1:
-            others = [other for other in self.swarm.nodes if other != node]
-            self.machine(node).contacts = tuple((address_of(other), PEER_PORT) for other in others)
+            others = [peer for peer in self.swarm.nodes if peer != node]
+            self.machine(node).contacts = tuple((address_of(peer), PEER_PORT) for peer in others)
 
     @contextmanager
     def silence(self, *, is_kept: bool = True) -> Iterator[None]:
@@ -140,8 +140,8 @@ class World:
 
     def ways(self, node: int, others: Iterable[int] | None = None) -> list[Link]:
         """Returns the links between a node and others, by default all, in both directions."""
-        others = [other for other in (self.swarm.nodes if others is None else others) if other != node]
-        return [self.link(*way) for other in others for way in ((node, other), (other, node))]
+        others = [peer for peer in (self.swarm.nodes if others is None else others) if peer != node]
+        return [self.link(*way) for peer in others for way in ((node, peer), (peer, node))]
 
     async def cut(self, links: Sequence[Link], lasts_s: float) -> None:
         """Cuts these links for a while."""

@@ -63,8 +63,10 @@ def _leading(act: Callable[[World, Process, Dice], None]) -> Action:
 
 def learn(world: World, process: Process, dice: Dice) -> None:
     """Gives a process a newer metadata image; some images may be skipped."""
-    if world.newest > process.known:
-        world.learn(process, world.newest if dice.chance(0.6) else dice.between(process.known + 1, world.newest))
+    if world.newest > process.applied_image:
+        world.learn(
+            process, world.newest if dice.chance(0.6) else dice.between(process.applied_image + 1, world.newest)
+        )
         if dice.chance(0.5):  # a follower asks at once, and its disk is busy with what came before
             world.fetch(process)
             world.sync(process, dice)
@@ -75,7 +77,7 @@ def round_of(world: World, dice: Dice) -> None:
     for process in world.running():
         if not world.controller.image.is_live(process.node):
             world.heartbeat(process)
-        if world.newest > process.known:
+        if world.newest > process.applied_image:
             world.learn(process, world.newest)
         world.sync(process, dice)
         world.ask_for_copies(process, dice)

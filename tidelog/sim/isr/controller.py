@@ -65,7 +65,7 @@ class SimController:
             return False
         return True
 
-    def found(self, topic: Topic) -> None:
+    def create(self, topic: Topic) -> None:
         """Creates the topic, with all its replicas live."""
         configs = {
             "min.insync.replicas": str(topic.min_isr),

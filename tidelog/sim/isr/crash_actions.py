@@ -68,8 +68,8 @@ def _is_needed(world: World, node: int) -> bool:
     """Returns True if no other member of ISR and ELR is sure to hold what this node does: the loss of its disk may then
     lose committed records."""
     now = world.controller.now
-    others = [other for other in (*now.isr, *now.elr) if other != node]
-    holders = [world.registered(other) for other in others]
+    others = [member for member in (*now.isr, *now.elr) if member != node]
+    holders = [world.registered(member) for member in others]
     return not any(holder is not None and not holder.disk.faulty for holder in holders)
 
 
@@ -87,17 +87,17 @@ def fail_over(world: World, dice: Dice) -> None:
     if process is not None and dice.chance(0.7):
         (power if dice.chance(0.5) else kill)(world, process, dice)
     world.fence(leader)
-    for other in world.running():
+    for learner in world.running():
         if dice.chance(0.7):
-            world.learn(other, world.newest)
+            world.learn(learner, world.newest)
 
 
 def bounce(world: World, process: Process, dice: Dice) -> None:
     """Restarts a broker at once, so that its new registration comes before the controller notices its end. While a new
     leader asks others what was committed, one of those others is restarted."""
-    settling = [other for other in world.running() if other.settling is not None]
+    settling = [candidate for candidate in world.running() if candidate.settling is not None]
     if settling:
-        process = dice.pick([other for other in world.running() if other is not settling[0]] or settling)
+        process = dice.pick([candidate for candidate in world.running() if candidate is not settling[0]] or settling)
     if world.current[process.node] is not process:
         return
     (power if dice.chance(0.7) else kill)(world, process, dice)

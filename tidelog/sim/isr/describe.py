@@ -21,10 +21,10 @@ def state_text(world: Repairing) -> str:
 def _process_text(process: Process) -> str:
     core, disk = process.core, process.disk
     role = "leads" if process.leading is not None else "follows" if process.following is not None else "has no role"
-    known = process.high_watermark if core is None else core.high_watermark
+    high_watermark = process.high_watermark if core is None else core.high_watermark
     epoch = "" if core is None else f" {core.leader_epoch}"
     flags = (" truncating" if process.truncating is not None else "") + (" offline" if disk.is_offline else "")
-    return f"{process.node} {role}{epoch}, {disk.start}..{known}..{disk.kept}..{len(disk.log)}{flags}"
+    return f"{process.node} {role}{epoch}, {disk.start}..{high_watermark}..{disk.kept}..{len(disk.log)}{flags}"
 
 
 def _nodes(nodes: tuple[int, ...]) -> str:

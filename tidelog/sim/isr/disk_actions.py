@@ -50,9 +50,9 @@ def rot_heir(world: World, dice: Dice) -> None:
     world.fence(now.leader)
     world.learn(heir, world.newest)
     is_unheard = dice.chance(0.5)
-    for other in world.running():
+    for process in world.running():
         if dice.chance(0.1 if is_unheard else 0.5):
-            world.learn(other, world.newest)
+            world.learn(process, world.newest)
     if is_unheard:
         world.ask_for_copies(heir, dice)
         world.wire.deliver_newest(dice)
@@ -63,7 +63,11 @@ def rot_but_for_an_outsider(world: World, dice: Dice) -> None:
     """Fences a follower that knows of a committed batch, so that it leaves ISR and ELR. Then damages that batch on most
     disks, and ends the processes of all members of ISR and ELR. The member that starts first has a high watermark below
     the batch; the others stay down for a while."""
-    knowing = [one for one in world.running() if one.following is not None and one.high_watermark_now > one.disk.start]
+    knowing = [
+        follower
+        for follower in world.running()
+        if follower.following is not None and follower.high_watermark_now > follower.disk.start
+    ]
     if not knowing:
         return
     outsider = dice.pick(knowing)

@@ -72,7 +72,7 @@ class Healing:
         if leader is None:
             return
         alike = [
-            node for node in now.replicas if (other := world.registered(node)) and other.disk.log == leader.disk.log
+            node for node in now.replicas if (holder := world.registered(node)) and holder.disk.log == leader.disk.log
         ]
         is_in_sync = all(node in now.isr for node in alike)
         logs = {node: world.current[node].disk.log for node in now.replicas}
@@ -86,7 +86,7 @@ class Healing:
         for process in world.running():
             if world.registered(process.node) is not process or not world.controller.image.is_live(process.node):
                 world.heartbeat(process)
-            if world.newest > process.known:
+            if world.newest > process.applied_image:
                 world.learn(process, world.newest)
             world.sync(process, self._dice, is_all=True)
             world.ask_for_copies(process, self._dice)
@@ -113,7 +113,7 @@ class Healing:
         return all(
             holder is not None
             and holder.disk.log[holder.disk.start :] == committed[holder.disk.start :]
-            and holder.known == world.newest
+            and holder.applied_image == world.newest
             and not holder.disk.faulty
             for holder in holders
         )

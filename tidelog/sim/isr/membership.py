@@ -95,7 +95,7 @@ class Membership:
         if process.broker_epoch < 0:
             self.register(process)
             return
-        position = self.controller.history[process.known].position if process.known >= 0 else 0
+        position = self.controller.history[process.applied_image].position if process.applied_image >= 0 else 0
         command = BrokerHeartbeat(process.node, process.broker_epoch, position)
 
         def arrive(_: Dice) -> None:

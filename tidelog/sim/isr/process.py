@@ -23,7 +23,7 @@ class Process:
         erased."""
         self.broker_epoch = -1
         """Broker epoch of the registration; -1 before it."""
-        self.known = -1
+        self.applied_image = -1
         """Number of the newest image that this process has applied; -1 before the first."""
         self.core: IsrLeader | IsrFollower | None = None
         self.role_epoch = -1

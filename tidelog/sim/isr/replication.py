@@ -77,7 +77,7 @@ class Replication(World):
 
     def _leader_of(self, process: Process) -> Process | None:
         """Returns the process that leads by the image that this process has applied."""
-        image = self.controller.history[process.known]
+        image = self.controller.history[process.applied_image]
         leader = partition_of(image).leader
         return None if leader == NO_LEADER else self.processes.get(image.brokers[NodeId(leader)].incarnation)
 
@@ -186,12 +186,14 @@ class Replication(World):
 
         self.wire.send(process.node, leader.node, arrive)
 
-    def _event_of(self, process: Process, told: isr.Fetch | isr.ReportFlushed) -> Callable[[Process], tuple[Any, ...]]:
+    def _event_of(
+        self, process: Process, report: isr.Fetch | isr.ReportFlushed
+    ) -> Callable[[Process], tuple[Any, ...]]:
         """Returns a function that, given the leader's process when the request arrives, returns the fields of the event
         for the leader's core: the follower's log ends as of now, the arrival time, and whether the leader's log can
         repair a batch that is damaged at the follower."""
         damaged, start = [*process.disk.faulty], process.disk.start
-        ends = process.node, process.broker_epoch, told.fetch_offset, told.durable_offset, told.last_fetched_epoch
+        ends = process.node, process.broker_epoch, report.fetch_offset, report.durable_offset, report.last_fetched_epoch
         return lambda leader: (*ends, self.now_ms, leader.disk.may_repair(damaged), start)
 
 

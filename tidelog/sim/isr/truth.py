@@ -176,7 +176,7 @@ class Truth:
             return
         now = partition_of(self._image)
         members = [self._image.brokers[node] for node in (*now.isr, *now.elr)]
-        disks = [self._disks[one.storage] for one in members if _is_fsynced(self._image, one.epoch)]
+        disks = [self._disks[member.storage] for member in members if _is_fsynced(self._image, member.epoch)]
         for offset in range(start, end):
             torn = [disk.storage for disk in disks if offset in disk.torn and disk is not leader.disk]
             is_lost = all(offset in disk.faulty for disk in disks)
@@ -248,7 +248,7 @@ class Truth:
             return
         if leader_epoch == now.leader_epoch or process.node in (*now.isr, *now.elr):
             committed = self.committed[to : self._proved_end]
-            lost = [one for one, other in zip(process.disk.log[to:], committed, strict=False) if one == other]
+            lost = [entry for entry, chosen in zip(process.disk.log[to:], committed, strict=False) if entry == chosen]
             self.require(
                 "nobody truncates what is committed", not lost, f"node {process.node} truncates {lost} from {to} on"
             )
@@ -256,14 +256,14 @@ class Truth:
     def judge_matching(self, disk: Disk) -> None:
         """Checks, after an append, that two logs which have a batch of the same epoch at one offset are the same before
         it. Only offsets that neither log has deleted are compared."""
-        for other in self._disks.values():
-            for at in range(min(len(disk.log), len(other.log)) - 1, -1, -1):
-                if disk.log[at][0] == other.log[at][0]:
-                    start = max(disk.start, other.start)
+        for peer in self._disks.values():
+            for at in range(min(len(disk.log), len(peer.log)) - 1, -1, -1):
+                if disk.log[at][0] == peer.log[at][0]:
+                    start = max(disk.start, peer.start)
                     self.require(
                         "logs match",
-                        disk.log[start : at + 1] == other.log[start : at + 1],
-                        f"disks {disk.storage} and {other.storage} differ below {at}",
+                        disk.log[start : at + 1] == peer.log[start : at + 1],
+                        f"disks {disk.storage} and {peer.storage} differ below {at}",
                     )
                     break
 

@@ -35,7 +35,7 @@ class Wire:
     def _passing(self) -> list[int]:
         if not self.cuts:
             return list(range(len(self.messages)))
-        return [at for at, one in enumerate(self.messages) if (one.sender, one.receiver) not in self.cuts]
+        return [at for at, message in enumerate(self.messages) if (message.sender, message.receiver) not in self.cuts]
 
     def deliver_oldest(self, dice: Dice) -> bool:
         """Delivers the oldest message that is not held up; returns False if there is none."""
@@ -52,12 +52,12 @@ class Wire:
         self.messages.pop(dice.pick(passing) if is_any else passing[0]).deliver(dice)
         return True
 
-    def newest_between(self, one: int, other: int) -> bool:
+    def newest_between(self, node: int, peer: int) -> bool:
         """Returns True if the newest message, in either direction, is between these two, and is not held up."""
         if not self.messages:
             return False
         ends = self.messages[-1].sender, self.messages[-1].receiver
-        return sorted(ends) == sorted((one, other)) and ends not in self.cuts
+        return sorted(ends) == sorted((node, peer)) and ends not in self.cuts
 
     def deliver_newest(self, dice: Dice) -> None:
         """Delivers the newest message before all others."""

@@ -59,15 +59,15 @@ class World(Membership, ABC):
     def __init__(self, topic: Topic, parts: Parts) -> None:
         super().__init__(topic, parts)
         self._values = 0
-        self.controller.found(topic)
+        self.controller.create(topic)
         for process in self.current.values():
             self.learn(process, self.newest)
 
     def stop(self, process: Process, dice: Dice) -> None:
         """Stops a process cleanly: it asks the controller to shut down, flushes, and writes the clean mark."""
         command = BrokerHeartbeat(process.node, process.broker_epoch, 0, wants_shutdown=True)
-        is_asked = process.broker_epoch >= 0 and (process.node, CONTROLLER) not in self.wire.cuts
-        if is_asked and dice.chance(0.8):
+        is_in_session = process.broker_epoch >= 0 and (process.node, CONTROLLER) not in self.wire.cuts
+        if is_in_session and dice.chance(0.8):
             self.controller.tell(command)
         self._end_role(process)
         disk = process.disk
@@ -82,7 +82,7 @@ class World(Membership, ABC):
     def learn(self, process: Process, at: int) -> None:
         """Applies the controller's image number `at` in a process, which may give it another role. A process that is
         not the registered one of its node in that image has no role. A replica that was reassigned away is deleted."""
-        process.known = at
+        process.applied_image = at
         image = self.controller.history[at]
         broker = image.brokers.get(NodeId(process.node))
         is_admitted = broker is not None and broker.incarnation == process.incarnation
@@ -100,11 +100,11 @@ class World(Membership, ABC):
                 self._take_over(process, image)
             elif info.leader != NO_LEADER:
                 process.role_epoch = info.leader_epoch
-                known = min(max(process.high_watermark, process.disk.start), len(process.disk.log))
-                state = process.disk.state()._replace(durable_offset=process.disk.acknowledged_end(known))
+                high_watermark = min(max(process.high_watermark, process.disk.start), len(process.disk.log))
+                state = process.disk.state()._replace(durable_offset=process.disk.acknowledged_end(high_watermark))
                 process.core = self.parts.follower(info.leader_epoch, state, process.high_watermark)
         elif process.leading is not None:
-            self.execute(process, process.leading.step(self._news(image)))
+            self.execute(process, process.leading.step(self._isr_changed(image)))
         elif process.settling is not None:
             self._settle_without_lost(process, process.settling, image)
 
@@ -122,13 +122,13 @@ class World(Membership, ABC):
             case isr.Truncate(to):
                 process.disk.truncate(to)
             case isr.StartOver(at):
-                known = self.truth.committed[:at]
-                process.disk.start_over(at, [*known, *[(-1, -1)] * (at - len(known))])
+                committed = self.truth.committed[:at]
+                process.disk.start_over(at, [*committed, *[(-1, -1)] * (at - len(committed))])
         if process.following is not None:
             acknowledged = process.disk.acknowledged_end(process.following.high_watermark)
             self.react(process, process.following.step(isr.Truncated(len(process.disk.log), acknowledged)))
 
-    def _news(self, image: ClusterImage) -> isr.IsrChanged:
+    def _isr_changed(self, image: ClusterImage) -> isr.IsrChanged:
         return isr_changed(self.controller.settings(image), partition_of(image), image)
 
     def _take_over(self, process: Process, image: ClusterImage) -> None:
@@ -136,9 +136,9 @@ class World(Membership, ABC):
         committed."""
         info = partition_of(image)
         members = {int(node): image.brokers[node].epoch for node in (*info.isr, *info.elr) if node != process.node}
-        known = min(max(process.high_watermark, process.disk.start), len(process.disk.log))
+        high_watermark = min(max(process.high_watermark, process.disk.start), len(process.disk.log))
         damaged = {offset: offset + 1 for offset in process.disk.faulty}
-        process.settling = self.parts.settlement(info.leader_epoch, members, known, damaged)
+        process.settling = self.parts.settlement(info.leader_epoch, members, high_watermark, damaged)
         process.member_disks = {node: image.brokers[NodeId(node)].storage for node in members}
         self.truth.saw("a leader has to settle first", not process.settling.is_settled)
         self.lead_if_settled(process)
@@ -159,13 +159,13 @@ class World(Membership, ABC):
             return
         process.high_watermark = max(process.high_watermark, process.settling.committed_end)
         process.settling = None
-        image = self.controller.history[process.known]
+        image = self.controller.history[process.applied_image]
         core = self.parts.leader(
             process.node,
             process.role_epoch,
             process.disk.state(),
             min(process.high_watermark, len(process.disk.log)),
-            self._news(image),
+            self._isr_changed(image),
             isr.IsrSettings(LAG_MS_MAX, JOIN_MS_MAX, STALL_MS_MAX, TICK_MS, RETRY_MS),
             self.now_ms,
         )
@@ -223,8 +223,8 @@ class World(Membership, ABC):
 
     def _alter(self, process: Process, leader_epoch: int, effect: isr.AlterPartition) -> None:
         members = [IsrMember(node, epoch) for node, epoch in effect.isr]
-        asked = IsrAsked(TOPIC_ID, 0, leader_epoch, effect.partition_epoch, members)
-        command = AlterPartition(process.node, process.broker_epoch, [asked])
+        change = IsrAsked(TOPIC_ID, 0, leader_epoch, effect.partition_epoch, members)
+        command = AlterPartition(process.node, process.broker_epoch, [change])
 
         def arrive(_: Dice) -> None:
             try:
@@ -232,35 +232,35 @@ class World(Membership, ABC):
             except TidelogError:
                 return
             assert isinstance(answer, PartitionsAltered)
-            told, position = answer.partitions[0], answer.position
-            self.truth.saw(f"an in-sync set: {told.code.value}")
+            result, position = answer.partitions[0], answer.position
+            self.truth.saw(f"an in-sync set: {result.code.value}")
             self.wire.send(
                 CONTROLLER,
                 process.node,
-                lambda dice: self._altered(process, leader_epoch, effect.attempt, told, position, dice),
+                lambda dice: self._altered(process, leader_epoch, effect.attempt, result, position, dice),
             )
 
         self.wire.send(process.node, CONTROLLER, arrive)
 
     def _altered(
-        self, process: Process, leader_epoch: int, attempt: int, told: IsrAnswer, position: int, dice: Dice
+        self, process: Process, leader_epoch: int, attempt: int, result: IsrAnswer, position: int, dice: Dice
     ) -> None:
         """Gives the leader the answer to an `AlterPartition` once the metadata before it are applied; if that takes too
         long, the outcome is ambiguous."""
         if process.is_running and self.parts.waits_for_metadata:
             at = next(i for i, image in enumerate(self.controller.history) if image.position >= position)
-            if process.known < at and dice.chance(0.3):
+            if process.applied_image < at and dice.chance(0.3):
                 self.learn(process, dice.between(at, self.newest))
-            if process.known < at and (dice.chance(0.3) or self._is_min_isr_other(process.known, at)):
+            if process.applied_image < at and (dice.chance(0.3) or self._is_min_isr_other(process.applied_image, at)):
                 self.answer(process, leader_epoch, attempt, isr.Outcome.AMBIGUOUS)
                 return
-        self.answer(process, leader_epoch, attempt, OUTCOMES[told.outcome], told.partition_epoch, tuple(told.isr))
+        self.answer(process, leader_epoch, attempt, OUTCOMES[result.outcome], result.partition_epoch, tuple(result.isr))
 
-    def _is_min_isr_other(self, known: int, at: int) -> bool:
+    def _is_min_isr_other(self, applied: int, at: int) -> bool:
         """Returns True if `min.insync.replicas` changed between two images, or the process knows none yet. Only then
         the answer to an `AlterPartition` must not reach the leader's core before it has the newer image."""
-        images = self.controller.history[known : at + 1]
-        return known < 0 or any(
+        images = self.controller.history[applied : at + 1]
+        return applied < 0 or any(
             self.controller.min_isr(image) != self.controller.min_isr(images[0]) for image in images
         )
 

@@ -70,11 +70,11 @@ class Batch(Generic[R]):
         if outcome.failure is not None:
             self.failures.append(outcome)
 
-    def merge(self, other: Batch[R]) -> None:
-        self.runs += other.runs
-        self.amount += other.amount
-        self.counters.update(other.counters)
-        self.failures += other.failures
+    def merge(self, batch: Batch[R]) -> None:
+        self.runs += batch.runs
+        self.amount += batch.amount
+        self.counters.update(batch.counters)
+        self.failures += batch.failures
 
 
 Progress = Callable[[Batch[R], int], None]

@@ -85,8 +85,8 @@ class ExhaustiveChoices:
     def choose(self, count: int) -> int:
         if self._depth == len(self._path):
             self._path.append((0, count))
-        answer, asked = self._path[self._depth]
-        assert asked == count, "the crashed state is not the same as last time: its build-up is not deterministic"
+        answer, recorded = self._path[self._depth]
+        assert recorded == count, "the crashed state is not the same as last time: its build-up is not deterministic"
         self._depth += 1
         return answer
 

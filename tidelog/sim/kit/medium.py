@@ -106,15 +106,15 @@ class Medium:
 
     def walk(self) -> dict[str, FileNode]:
         """Returns all files by path, sorted, for checks and for damage; the program under test uses `SimDisk`."""
-        found: dict[str, FileNode] = {}
+        files: dict[str, FileNode] = {}
         stack: list[tuple[str, Node]] = [("", self.space.root)]
         while stack:
             path, node = stack.pop()
             if isinstance(node, DirectoryNode):
                 stack += [(f"{path}/{name}" if path else name, child) for name, child in node.names.items()]
             else:
-                found[path] = node
-        return dict(sorted(found.items()))
+                files[path] = node
+        return dict(sorted(files.items()))
 
     def trace(self) -> str:
         """Returns a hash of all changes and faults since the disk was made: 16 hexadecimal digits."""

@@ -64,21 +64,21 @@ class SimNetwork:
         """Returns every link that was ever used or asked for, in that order."""
         return list(self._links.values())
 
-    def cut(self, one: str, other: str) -> None:
+    def cut(self, machine: str, peer: str) -> None:
         """Cuts both directions between two machines."""
-        self.link(one, other).cut()
-        self.link(other, one).cut()
+        self.link(machine, peer).cut()
+        self.link(peer, machine).cut()
 
     def heal(self) -> None:
         """Ends all cuts and clogs."""
         for link in self.links():
             link.heal()
 
-    def reset(self, one: str, other: str) -> None:
+    def reset(self, machine: str, peer: str) -> None:
         """Breaks all connections between two machines; frames under way are lost."""
-        host = self._hosts.get(one)
+        host = self._hosts.get(machine)
         for end in list(host.connections) if host is not None else ():
-            if end.other is not None and end.other.host.address == other:
+            if end.far_end is not None and end.far_end.host.address == peer:
                 self.statistics["reset"] += 1
                 end.reset()
 
@@ -99,17 +99,17 @@ class SimNetwork:
 
     def note(self, end: SimConnection, frame: bytes) -> None:
         """Shows a frame that is about to arrive to `overhearers`, and perhaps schedules a repetition of it."""
-        assert end.other is not None
+        assert end.far_end is not None
         for overhear in list(self.overhearers):
             overhear(end, frame)
-        link = end.other.out.link
+        link = end.far_end.out.link
         if not link.replay_rate or self.rng.random() >= link.replay_rate:
             return
         self._replays += 1
         replayed = replay_of(frame, self._replays)
         if replayed is not None:
             later_s = self.rng.expovariate(1 / link.replay_s_mean)
-            asyncio.get_running_loop().call_later(later_s, self._replay, end.other.host, end.host, replayed)
+            asyncio.get_running_loop().call_later(later_s, self._replay, end.far_end.host, end.host, replayed)
 
     def _replay(self, caller: Host, callee: Host, frame: bytes) -> None:
         """Repeats a frame on any connection between the same two hosts that has carried a frame before."""
@@ -200,7 +200,7 @@ class SimHost:
         self.listeners.clear()
         ends, self.connections = list(self.connections), {}
         for end in ends:
-            end.die(is_told=not self.is_gone, in_order=self._network.rng.random() < 0.5)
+            end.die(tells_peer=not self.is_gone, in_order=self._network.rng.random() < 0.5)
 
     def pause(self) -> None:
         """Keeps everything from reaching or leaving the machine until `resume`; its connections stay."""
@@ -263,7 +263,7 @@ class Attempt:
         mine = SimConnection(
             self._network, self._caller, self._out, self._back, f"{address}:{port}", self._context, is_accepted=False
         )
-        mine.other, end.other = end, mine
+        mine.far_end, end.far_end = end, mine
         mine.open(self._receiver)
         self.outcome.set_result(mine)
 

@@ -164,7 +164,7 @@ class SimConnection:
         self.is_accepted = is_accepted
         """True if the other end opened the connection."""
         self.receiver: FrameReceiver | None = None
-        self.other: SimConnection | None = None
+        self.far_end: SimConnection | None = None
         """Other end of the connection, once there is one."""
         self.received = 0
         """Number of frames that arrived."""
@@ -212,16 +212,16 @@ class SimConnection:
     # -- what arrives at the other end -------------------------------------------------------------------------------
 
     def _arrive(self, frame: bytearray) -> None:
-        other = self.other
-        if other is None or not other.host.is_alive:
+        far_end = self.far_end
+        if far_end is None or not far_end.host.is_alive:
             self.lose(ConnectionResetError("the other machine knows nothing of this connection"))
-        elif other.is_open:
-            if len(frame) > other.frame_bytes_max:
+        elif far_end.is_open:
+            if len(frame) > far_end.frame_bytes_max:
                 self._network.statistics["frame over the bound"] += 1
-                other.close()
+                far_end.close()
             else:
-                self._network.note(other, bytes(frame))
-                other.take(frame)
+                self._network.note(far_end, bytes(frame))
+                far_end.take(frame)
 
     def take(self, frame: bytearray) -> None:
         """Gives a frame to the receiver, in its machine's context."""
@@ -231,19 +231,19 @@ class SimConnection:
         self._context.run(self.receiver.frame_received, memoryview(frame))
 
     def _finish(self) -> None:
-        if self.other is not None:
-            self.other.lose(None)
+        if self.far_end is not None:
+            self.far_end.lose(None)
 
     def _break(self) -> None:
         """Breaks the connection in the middle of a frame: frames sent before arrive, then nothing does."""
         self._is_broken = True
-        if self.other is not None:
-            self.out.put(self.other.hear_reset)
+        if self.far_end is not None:
+            self.out.put(self.far_end.hear_reset)
         self.back.put(self.hear_reset)
 
     def reset(self) -> None:
         """Breaks the connection for both ends, as soon as they can hear of it; what is under way is lost."""
-        for end in (self, self.other):
+        for end in (self, self.far_end):
             if end is not None:
                 self._network.statistics["frames lost in a reset"] += end.back.drop()
                 end.back.put(end.hear_reset)
@@ -255,24 +255,24 @@ class SimConnection:
     def _lose_patience(self) -> None:
         """Ends the connection at this end after too long a cut; the other end hears of it when the way is free
         again."""
-        other = self.other
+        far_end = self.far_end
         self.out.drop()
-        if other is not None:
-            self.out.put(other.hear_reset)
+        if far_end is not None:
+            self.out.put(far_end.hear_reset)
         self.out.on_lost_patience = None
         self.lose(TimeoutError("nothing that was sent is acknowledged"))
 
-    def die(self, *, is_told: bool, in_order: bool) -> None:
+    def die(self, *, tells_peer: bool, in_order: bool) -> None:
         """Ends the connection because the process or machine of this end is dead: its receiver never runs again. The
         other end hears of it only if `is_told`: behind the frames under way if `in_order`, else by a reset that
         discards them."""
         self.is_open, self.is_lost = False, True
         self.out.on_lost_patience = None
-        if is_told and in_order:
+        if tells_peer and in_order:
             self.out.put(self._finish)
-        elif is_told and self.other is not None:
+        elif tells_peer and self.far_end is not None:
             self.out.drop()
-            self.out.put(self.other.hear_reset)
+            self.out.put(self.far_end.hear_reset)
         self._tidy()
 
     def lose(self, error: OSError | None) -> None:
@@ -287,10 +287,10 @@ class SimConnection:
             self._context.run(self.receiver.connection_lost, error)
 
     def _tidy(self) -> None:
-        if self.other is not None and self.is_lost and self.other.is_lost:
+        if self.far_end is not None and self.is_lost and self.far_end.is_lost:
             self.out.close()
             self.back.close()
 
     def is_from(self, caller: Host) -> bool:
         """Returns True if this end accepted the connection and `caller` opened it."""
-        return self.is_accepted and self.other is not None and self.other.host is caller
+        return self.is_accepted and self.far_end is not None and self.far_end.host is caller

@@ -53,10 +53,10 @@ class Changes:
             self._sim.step(fresh, fresh.membership.reconfigure(fresh.engine_id))
         voter = Voter(fresh.node, fresh.machine, fresh.incarnation, "", 0) if fresh is not None else None
         try:
-            wanted = voters.with_change(add=voter, remove=leaves)
+            new_voters = voters.with_change(add=voter, remove=leaves)
         except InvalidVoters:  # the last one, or a machine that has a voter already
             return
-        if not self._sim.voting.begin(leader, wanted):
+        if not self._sim.voting.begin(leader, new_voters):
             return
         self._sim.truth.counters["a leader leaves the voters"] += leader.node == leaves
         if fresh is not None and fresh.disk.metadata.status is Status.EMPTY:

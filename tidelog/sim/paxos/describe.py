@@ -127,10 +127,10 @@ def event_text(event: e.Event) -> str:
         case e.Elect(number) | e.Rejoin(number):
             return f"{type(event).__name__.lower()} {number_text(number)}"
         case e.Reconfigure(node, quorum, _, position, settling):
-            found = (
+            settling_text = (
                 f" settling {', '.join(f'{f.position}={value_text(f.value)}' for f in settling)}" if settling else ""
             )
-            return f"reconfigure as {node}: {quorum_text(quorum)} from {position}{found}"
+            return f"reconfigure as {node}: {quorum_text(quorum)} from {position}{settling_text}"
         case _:
             return _request_text(event)
 
@@ -166,10 +166,10 @@ def effect_text(effect: e.Effect) -> str:
         case e.StatusChanged(status):
             return f"is {status.value}"
         case _:
-            return _news_text(effect)
+            return _outcome_text(effect)
 
 
-def _news_text(effect: e.Effect) -> str:
+def _outcome_text(effect: e.Effect) -> str:
     match effect:
         case e.VotersFound(position, value):
             return f"found {position}={value_text(value)}"

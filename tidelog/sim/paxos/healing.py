@@ -69,7 +69,7 @@ class Healing:
 
     def _converges(self, core: list[SimNode]) -> bool:
         sim = self._sim
-        wanted = len(sim.truth.acked) + BATCHES
+        acked_target = len(sim.truth.acked) + BATCHES
         for turn in range(ROUNDS_MAX):
             if turn == ROUNDS_WITHOUT_HOPE and not self._is_recoverable(core):
                 return False
@@ -79,7 +79,7 @@ class Healing:
                 self._elect_next(core)
                 if turn > ROUNDS_MAX // 2:  # who may be elected here, a copy may have to tell
                     self._hurry(core)
-            elif len(sim.truth.acked) < wanted:
+            elif len(sim.truth.acked) < acked_target:
                 self._story.append(max(leaders, key=lambda node: node.core.replica.metadata.issued), 1)
             elif self._is_settled(core):
                 return True
@@ -112,15 +112,15 @@ class Healing:
 
     def _can_be_repaired(self, node: SimNode, core: list[SimNode]) -> bool:
         """Returns True if the node lacks a payload that another node of the core has."""
-        slots = [other.core.replica.slots.get(position) for position in node.core.replica.faulty() for other in core]
+        slots = [peer.core.replica.slots.get(position) for position in node.core.replica.faulty() for peer in core]
         return any(slot is not None and not slot.faulty for slot in slots)
 
     def _is_recoverable(self, nodes: list[SimNode]) -> bool:
         """Returns True if these disks hold enough to settle every position, whichever quorum a coordinator asks."""
         needed = self._sim.truth.needed_voters()
         voters = [node for node in nodes if node.disk.metadata.status is Status.VOTING]
-        asked = needed[0].ids  # later voters are not, until somebody knows of them
-        slots = [slot for node in nodes if node.node in asked for slot in node.disk.slots.values()]
+        voter_ids = needed[0].ids  # later voters are not, until somebody knows of them
+        slots = [slot for node in nodes if node.node in voter_ids for slot in node.disk.slots.values()]
         floor = max((node.disk.floor.position for node in nodes), default=0)
         for position in sorted({slot.position for slot in slots if slot.position >= floor}):
             here = [slot for slot in slots if slot.position == position]
@@ -165,7 +165,7 @@ def _may_be_settled(voters: list[SimNode], here: list[Slot], position: int, need
         deniers = {node.node for node in voters if held.get(node.node, NO_NUMBER) <= number}
         if is_readable and all(_is_blocked(deniers, members) for members in needed):
             return True
-        accepted = {node for node, one in held.items() if one == number != NO_NUMBER}
+        accepted = {node for node, accepted_number in held.items() if accepted_number == number != NO_NUMBER}
         is_named = any(name.kind is not Kind.VOTERS for name in names)
         if is_named and all(_is_majority(accepted, members) for members in needed):
             return True

@@ -33,7 +33,7 @@ class LogDisk:
         self.slots: dict[int, Slot] = {}
         self.pending: deque[Persist] = deque()
 
-    def found(self, founders: tuple[tuple[int, str], ...]) -> None:
+    def initialise(self, founders: tuple[tuple[int, str], ...]) -> None:
         """Initialises the disk as that of a voter in a group that was founded before the run."""
         self.metadata = structs.replace(self.metadata, status=Status.VOTING, cluster_id="sim", founders=founders)
 
@@ -77,10 +77,10 @@ class LogDisk:
     def lose_name(self, pick: int) -> int | None:
         """Makes one slot's payload unreadable, and the record of which value it was; returns its position, None if
         there is none."""
-        known = [p for p in sorted(self.slots) if self.slots[p].value != UNKNOWN]
-        if not known:
+        named = [p for p in sorted(self.slots) if self.slots[p].value != UNKNOWN]
+        if not named:
             return None
-        position = known[pick % len(known)]
+        position = named[pick % len(named)]
         self.slots[position] = Slot(position, self.slots[position].number, UNKNOWN, faulty=True)
         return position
 

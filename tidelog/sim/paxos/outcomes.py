@@ -44,8 +44,8 @@ class AppliedAlike(Invariant):
     def check(self, node: SimNode, effect: Effect) -> None:
         truth = self.truth
         if isinstance(effect, Jumped):
-            known = truth.prefixes[effect.floor.position] if effect.floor.position < len(truth.prefixes) else None
-            self.require(effect.floor == known, node.node, effect, known)
+            prefix = truth.prefixes[effect.floor.position] if effect.floor.position < len(truth.prefixes) else None
+            self.require(effect.floor == prefix, node.node, effect, prefix)
         elif isinstance(effect, Applied):
             truth.on_applied(effect)
             self.require(effect.position < len(truth.log), node.node, "leaves out positions", effect)

@@ -146,11 +146,13 @@ class FaultyIsTold(Invariant):
             self._starts[message.number] = message.position
         elif isinstance(message, PromiseResponse) and message.reply is Reply.ACCEPT:
             start = max(self._starts[message.number], message.learned_end)
-            told = {slot.position: slot for slot in message.slots}
+            reported = {slot.position: slot for slot in message.slots}
             for position, slot in node.disk.slots.items():
                 if position >= start and 0 < slot.number < message.number:
-                    is_told = position in told and (told[position].learned or told[position].number >= slot.number)
-                    self.require(is_told, node.node, slot, "is missing in", message)
+                    is_reported = position in reported and (
+                        reported[position].learned or reported[position].number >= slot.number
+                    )
+                    self.require(is_reported, node.node, slot, "is missing in", message)
 
 
 class NewAboveReported(Invariant):
@@ -208,7 +210,7 @@ class VotersAreAdmitted(Invariant):
             return
         fence = node.disk.metadata.promised
         self.require(fence >= voted and fence == node.disk.metadata.issued, node.node, node.disk.metadata, voted)
-        others = sum(1 for other, number in self.truth.voted.items() if other != node.node and number >= fence)
+        others = sum(1 for voter, number in self.truth.voted.items() if voter != node.node and number >= fence)
         self.require(others >= self.truth.quorum_size, node.node, "only", others, "promised", fence)
 
 

@@ -110,9 +110,9 @@ class Sometimes:
             case Persist(records=(Prefix(),)):
                 self._saw("a log begins later")
             case _:
-                self._told(node, effect)
+                self._check_outcome(node, effect)
 
-    def _told(self, node: SimNode, effect: Effect) -> None:
+    def _check_outcome(self, node: SimNode, effect: Effect) -> None:
         match effect:
             case Jumped():
                 self._saw("a log jumps to a floor")

@@ -73,7 +73,7 @@ class Story:
             voters = [node for node in sim.nodes.values() if node.is_enlisted]
             founders = tuple((node.node, node.disk.metadata.incarnation) for node in voters)
             for node in voters:
-                node.disk.found(founders)
+                node.disk.initialise(founders)
         for node in sim.nodes.values():
             self.start(node)
         sim.run_until(0 if self._swarm.is_founded else sim.rng.randrange(6 * self._swarm.round_trip))
@@ -262,9 +262,9 @@ class Story:
         if isinstance(action, CutLink):
             network.cut(action.source, action.target, until)
             return
-        for other in self.sim.machines:
-            if other != action.node:
+        for machine in self.sim.machines:
+            if machine != action.node:
                 if action.inbound:
-                    network.cut(other, action.node, until)
+                    network.cut(machine, action.node, until)
                 if action.outbound:
-                    network.cut(action.node, other, until)
+                    network.cut(action.node, machine, until)

@@ -65,7 +65,7 @@ class LogDriver:
         self.acked: dict[int, bytes] = {}
         self.offered: dict[int, list[bytes]] = {}
         self.start_acked = 0
-        self.start_asked = 0
+        self.start_requested = 0
         self.epoch = 1
         self.rotten: dict[int, bytes] = {}
         """Acknowledged batches that are damaged on the disk, by base offset."""
@@ -120,7 +120,7 @@ class LogDriver:
         return assign_offsets(batch, offset, self.epoch)
 
     def delete_records(self, offset: int) -> None:
-        self.start_asked = max(self.start_asked, offset)
+        self.start_requested = max(self.start_requested, offset)
         self.log.delete_records(offset)
 
     def flush(self) -> bool:
@@ -181,17 +181,17 @@ class LogDriver:
         """Checks a log that was just opened against the promises. All that it shows is then a promise, too."""
         log = self.log
         assert log.offline_reason is None, log.offline_reason
-        assert self.start_acked <= log.log_start_offset <= self.start_asked, "log start offset"
+        assert self.start_acked <= log.log_start_offset <= self.start_requested, "log start offset"
         assert log.durable_offset == log.log_end_offset
         self._mend()
-        found = self._read_and_judge_damage()
-        self.check_bytes(found)
+        batches = self._read_and_judge_damage()
+        self.check_bytes(batches)
         for base, data in self.acked.items():
             if base >= log.log_start_offset:
-                assert found.get(base) == data, f"acknowledged batch at {base} is gone; log ends {log.log_end_offset}"
-        self.check_producer(found)
-        self.acked = found
-        self.start_acked = self.start_asked = log.log_start_offset
+                assert batches.get(base) == data, f"acknowledged batch at {base} is gone; log ends {log.log_end_offset}"
+        self.check_producer(batches)
+        self.acked = batches
+        self.start_acked = self.start_requested = log.log_start_offset
 
     def _mend(self) -> None:
         """Repairs the damaged batches with intact copies, as another replica would. The log must report where it is
@@ -214,32 +214,32 @@ class LogDriver:
             return self.read_all()
         for damage in self._damaged:
             assert damage.end <= max(log.log_end_offset, log.log_start_offset), "damage that was seen is truncated"
-        found = self.read_what_is_sound()
+        batches = self.read_what_is_sound()
         self._damaged = self.log.damaged_ranges()
         for damage in self._damaged:
             lost = [base for base in self.acked if damage.start <= base < damage.end and base >= log.log_start_offset]
             assert not lost, f"acknowledged batches at {lost} are damaged: {damage}"
-        return found
+        return batches
 
-    def check_producer(self, found: dict[int, bytes]) -> None:
+    def check_producer(self, batches: dict[int, bytes]) -> None:
         """Checks that the log recognises repeats of its newest batches, so that its producer state is that of the
         log."""
         if self.producer_id < 0 or self._damaged:
             return
-        for base in list(found)[-BATCHES_REMEMBERED:]:
-            header = parse_header(found[base])
+        for base in list(batches)[-BATCHES_REMEMBERED:]:
+            header = parse_header(batches[base])
             verdict = self.log.producers.check(self.producer_id, 0, base, header.record_count)
             assert verdict == (base, header.last_offset), f"a repeat of the batch at {base} is not recognised"
 
-    def check_bytes(self, found: dict[int, bytes]) -> None:
+    def check_bytes(self, batches: dict[int, bytes]) -> None:
         """Checks that each batch was appended at the offset where it is."""
-        for base, data in found.items():
+        for base, data in batches.items():
             assert data in self.offered.get(base, []), f"the batch at {base} was never offered for that offset"
 
     def read_all(self) -> dict[int, bytes]:
         """Returns all batches by base offset, after checking that they are contiguous up to the end. Raises
         `DamagedBatch`."""
-        found: dict[int, bytes] = {}
+        batches: dict[int, bytes] = {}
         offset, end = self.log.log_start_offset, self.log.log_end_offset
         while offset < end:
             extent = self.log.read(offset, READ_BYTES, end)
@@ -247,14 +247,14 @@ class LogDriver:
             for batch in iter_batches(extent.data):
                 first = offset == self.log.log_start_offset  # which may lie within a batch
                 assert batch.header.base_offset == offset or first, f"a gap at {offset}"
-                found[batch.header.base_offset] = bytes(batch.data)
+                batches[batch.header.base_offset] = bytes(batch.data)
                 offset = batch.header.next_offset
             assert offset == extent.next_offset
-        return found
+        return batches
 
     def read_what_is_sound(self) -> dict[int, bytes]:
         """Returns the intact batches by base offset, read one by one."""
-        found: dict[int, bytes] = {}
+        batches: dict[int, bytes] = {}
         offset, end = self.log.log_start_offset, self.log.log_end_offset
         while offset < end:
             try:
@@ -263,6 +263,6 @@ class LogDriver:
                 offset += 1
                 continue
             (batch,) = iter_batches(extent.data)
-            found[batch.header.base_offset] = bytes(batch.data)
+            batches[batch.header.base_offset] = bytes(batch.data)
             offset = batch.header.next_offset
-        return found
+        return batches

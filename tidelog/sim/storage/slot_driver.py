@@ -180,8 +180,8 @@ class SlotDriver:
             slots = {**slots, position: slot}
             self._names.add((position, slot.number, slot.identity))
             states.append(State(0, self.now.floor, slots))
-        asked = [SlotPut(at, slot.number, slot.identity, payload, slot.digest) for at, slot, payload in puts]
-        self._reach(states, lambda: self.store.put_all(asked))
+        requests = [SlotPut(at, slot.number, slot.identity, payload, slot.digest) for at, slot, payload in puts]
+        self._reach(states, lambda: self.store.put_all(requests))
 
     def set_floor(self, position: int) -> None:
         self._values += 1
@@ -266,10 +266,10 @@ class SlotDriver:
         assert stored.metainfo in self.metainfo, f"metainfo {stored.metainfo!r}, not one of {self.metainfo}"
         assert self.incarnation in (None, store.incarnation), "another incarnation, though nothing was lost"
         assert store.durable_end == store.journal.log_end_offset
-        found = self._recognise()
-        self.check_payloads(found)
-        found.end = store.durable_end
-        self.states, self.metainfo, self.incarnation = [found], [stored.metainfo], store.incarnation
+        state = self._recognise()
+        self.check_payloads(state)
+        state.end = store.durable_end
+        self.states, self.metainfo, self.incarnation = [state], [stored.metainfo], store.incarnation
 
     def _recognise(self) -> State:
         """Returns which of `states` the store shows after a crash. Raises `AssertionError` if it is none of them."""
@@ -278,27 +278,29 @@ class SlotDriver:
         for state in self.states:
             if stored.floor == state.floor and shown.keys() == state.slots.keys():
                 slots = {at: self._recognise_slot(at, slot, shown[at]) for at, slot in state.slots.items()}
-                found = {at: slot for at, slot in slots.items() if slot is not None}
-                if found.keys() == slots.keys():
-                    return State(state.end, state.floor, found)
+                recognised = {at: slot for at, slot in slots.items() if slot is not None}
+                if recognised.keys() == slots.keys():
+                    return State(state.end, state.floor, recognised)
         raise AssertionError(f"{stored} was never the state, or is an old one; {self.states[0]} was durable")
 
-    def _recognise_slot(self, position: int, known: KnownSlot, shown: StoredSlot) -> KnownSlot | None:
+    def _recognise_slot(self, position: int, slot: KnownSlot, shown: StoredSlot) -> KnownSlot | None:
         """Returns the slot in the state that the store shows, None if it contradicts the known state. In a store that
         keeps bad ends, a slot that was not durable may lack its payload."""
-        is_same = (shown.number, shown.identity) == (known.number, known.identity)
+        is_same = (shown.number, shown.identity) == (slot.number, slot.identity)
         durable = self.states[0].slots.get(position)
-        if self.bad_end == BadEnd.TRUNCATE or known == durable:
-            return known if is_same else None
+        if self.bad_end == BadEnd.TRUNCATE or slot == durable:
+            return slot if is_same else None
         if shown.identity is None or (position, shown.number, shown.identity) not in self._names:
             return None
-        if shown.number != known.number:
+        if shown.number != slot.number:
             return None
-        was_durable = durable is not None and durable.digest == known.digest and durable.has_payload
+        was_durable = durable is not None and durable.digest == slot.digest and durable.has_payload
         others = (state.slots.get(position) for state in self.states)
-        was_given = any(other is not None and other.digest == known.digest and other.has_payload for other in others)
+        was_given = any(
+            earlier is not None and earlier.digest == slot.digest and earlier.has_payload for earlier in others
+        )
         has_payload = was_given and (was_durable or not shown.is_faulty)
-        return known._replace(identity=shown.identity, has_payload=has_payload)
+        return slot._replace(identity=shown.identity, has_payload=has_payload)
 
     def check_payloads(self, state: State) -> None:
         """Checks that every payload that was stored can be read, and is right."""

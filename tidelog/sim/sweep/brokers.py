@@ -68,7 +68,7 @@ class Brokers:
         self._tasks: list[asyncio.Task[None]] = []
 
     def _make(self, node: int) -> Machine:
-        founders = [f"{other}@{address_of(other)}:{PEER_PORT}" for other in self.plan.nodes]
+        founders = [f"{founder}@{address_of(founder)}:{PEER_PORT}" for founder in self.plan.nodes]
         named = {"node.id": node, "peer.listener": f"{address_of(node)}:{PEER_PORT}", "cluster.voters": founders}
         config = BrokerConfig.model_validate({**SETTINGS, **named})
         return Machine(f"{self._seed}/{node}", config, name=address_of(node), network=self._network)
@@ -82,7 +82,7 @@ class Brokers:
     def image(self) -> ClusterImage:
         """Newest image of the cluster that a broker has."""
         brokers = [machine.broker for machine in self.machines.values()]
-        return max((one.image for one in brokers if one is not None), key=lambda image: image.position)
+        return max((broker.image for broker in brokers if broker is not None), key=lambda image: image.position)
 
     def start(self, node: int) -> None:
         """Switches a machine on, and keeps it running from now on."""

@@ -100,7 +100,7 @@ class Case(NamedTuple):
         """Returns True if the pattern damages this node's copy of the entry."""
         return bool(self.pattern >> (entry * replicas + node - 1) & 1)
 
-    def told(self, replicas: int) -> str:
+    def pattern_text(self, replicas: int) -> str:
         """Returns the pattern as text: for each entry an `x` or `.` per replica, separated by slashes."""
         return "/".join(
             "".join("x" if self.hits(entry, node + 1, replicas) else "." for node in range(replicas))

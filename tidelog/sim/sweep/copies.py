@@ -83,7 +83,7 @@ def check_majority(copies: Iterable[Copy], replicas: int) -> None:
     """Raises `AssertionError` if an acknowledged entry is not on the disks of a majority before any damage."""
     held = {(copy.entry, copy.node) for copy in copies}
     for entry in range(ENTRIES):
-        nodes = sorted(node for known, node in held if known == entry)
+        nodes = sorted(node for written, node in held if written == entry)
         assert 2 * len(nodes) > replicas, f"entry {entry} is acknowledged, and on the disks of {nodes} only"
 
 

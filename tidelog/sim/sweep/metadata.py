@@ -110,7 +110,7 @@ class MetadataJudge:
         self._good = good
         self._lost = ENTRIES - len(good)
         self._problems: dict[Verdict, str] = {}
-        self._told = 0
+        self._answered = 0
         self._seconds = 0.0
 
     async def ask(self, brokers: Brokers) -> None:
@@ -156,8 +156,8 @@ class MetadataJudge:
     def _listen(self, brokers: Brokers) -> None:
         """Checks, while no broker may become ready, that at least one of them says what an operator has to do."""
         words = brokers.words()
-        if any(SAYS in told for told in words.values()):
-            self._told = self._lost
+        if any(SAYS in text for text in words.values()):
+            self._answered = self._lost
         else:
             self._note(Verdict.UNTOLD, f"brokers say {sorted(set(words.values()))}")
 
@@ -165,8 +165,8 @@ class MetadataJudge:
         self._problems.setdefault(verdict, problem)
 
     def result(self) -> Result:
-        verdict = next((one for one in Verdict if one in self._problems), Verdict.RECOVERED)
-        return Result(self._case, verdict, self._problems.get(verdict, ""), self._lost, self._told, self._seconds)
+        verdict = next((kind for kind in Verdict if kind in self._problems), Verdict.RECOVERED)
+        return Result(self._case, verdict, self._problems.get(verdict, ""), self._lost, self._answered, self._seconds)
 
 
 def _all_tell(brokers: Brokers) -> bool:

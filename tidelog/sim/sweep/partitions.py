@@ -58,11 +58,15 @@ async def write(plan: Plan, partitions: int) -> Written:
                 await brokers.down(behind)
             if entry == ENTRIES - 1:
                 await asyncio.sleep(IDLE_S)
-            writes = (_write(brokers, number, known[entry]) for number, known in enumerate(values))
-            for known, offset in zip(offsets, await asyncio.gather(*writes), strict=True):
-                known.append(offset)
+            writes = (
+                _write(brokers, number, partition_values[entry]) for number, partition_values in enumerate(values)
+            )
+            for partition_offsets, offset in zip(offsets, await asyncio.gather(*writes), strict=True):
+                partition_offsets.append(offset)
         disks = await brokers.end()
-    copies = [_find(disks, PartitionId(topic_id, number), known) for number, known in enumerate(values)]
+    copies = [
+        _find(disks, PartitionId(topic_id, number), partition_values) for number, partition_values in enumerate(values)
+    ]
     for some in copies:
         check_majority(some, plan.variant.replicas)
     return Written(plan, topic_id, disks, offsets, values, copies)
@@ -134,7 +138,7 @@ def _strike(
     is_spared = written.plan.protocol is Protocol.PAXOS and (case.wiped or wiped)
     struck = spare(copies) if is_spared else copies
     left = damage_copies(case, struck, media, written.plan.variant.replicas, rng)
-    left += [copy for copy, one in zip(copies, struck, strict=True) if copy != one]
+    left += [copy for copy, hit in zip(copies, struck, strict=True) if copy != hit]
     if case.wiped:
         rot.lose_directory(media[case.wiped], log_directory(partition_id))
     copies, left = ([copy for copy in some if copy.node not in (case.wiped, wiped)] for some in (copies, left))
@@ -148,15 +152,15 @@ def _strike(
 async def _judge(brokers: Brokers, judges: list[Judge]) -> None:
     """Reads all partitions in turn until each has its verdicts, or no new verdict comes for `OVER_S` seconds."""
     loop = asyncio.get_running_loop()
-    begun_s = news_s = loop.time()
+    begun_s = progress_s = loop.time()
     left = dict.fromkeys(range(len(judges)), -1)
-    while judges and loop.time() - news_s <= OVER_S:
-        is_late = loop.time() - news_s > LATE_S
+    while judges and loop.time() - progress_s <= OVER_S:
+        is_late = loop.time() - progress_s > LATE_S
         await asyncio.gather(*(_ask(brokers, node, judges, is_late=is_late) for node in brokers.plan.nodes))
         for judge in judges:
             judge.seconds = loop.time() - begun_s
             if judge.left != left[judge.number]:
-                left[judge.number], news_s = judge.left, loop.time()
+                left[judge.number], progress_s = judge.left, loop.time()
         judges = [judge for judge in judges if judge.left]
         await asyncio.sleep(PAUSE_S)
 

@@ -71,10 +71,10 @@ class Reader:
             self._take(fetched, offset)
 
     def _take(self, fetched: FetchedBatches, offset: int) -> None:
-        found = dict(records_in(fetched.data, offset))
-        self.last = f"{len(found)} records"
-        if found:
-            self._compare(found, offset)
+        records = dict(records_in(fetched.data, offset))
+        self.last = f"{len(records)} records"
+        if records:
+            self._compare(records, offset)
         elif offset in self._lacked:
             self.left.clear()  # a replica that was behind waits there for a copy, and shows nothing that follows
 
@@ -84,9 +84,9 @@ class Reader:
         self._good.add(offset)
         self.left.append(offset)
 
-    def _compare(self, found: Mapping[int, bytes], asked: int) -> None:
-        offsets = sorted({*found, asked})
-        for verdict, problem in compare(found, offsets, self._expected, self._good, AFTER):
+    def _compare(self, records: Mapping[int, bytes], start: int) -> None:
+        offsets = sorted({*records, start})
+        for verdict, problem in compare(records, offsets, self._expected, self._good, AFTER):
             self.problems.setdefault(verdict, problem)
         self.left = [offset for offset in self.left if offset not in offsets]
 
@@ -162,21 +162,23 @@ class Judge:
         return Result(self.case, verdict, detail, self._lost, self._leader.answered, self.seconds)
 
     def _problems(self) -> list[tuple[str, Verdict, str]]:
-        found = [
+        problems = [
             (f"replica {node}", verdict, text)
-            for node, one in self._replicas.items()
-            for verdict, text in one.problems.items()
+            for node, reader in self._replicas.items()
+            for verdict, text in reader.problems.items()
         ]
-        found += [("leader", verdict, text) for verdict, text in self._leader.problems.items()]
+        problems += [("leader", verdict, text) for verdict, text in self._leader.problems.items()]
         if self._after is None:
-            found.append(("leader", Verdict.STUCK, f"a write is answered {self._produced}, a read {self._leader.last}"))
+            problems.append(
+                ("leader", Verdict.STUCK, f"a write is answered {self._produced}, a read {self._leader.last}")
+            )
         elif self._after <= max(self._expected):
             kind = Verdict.LOST if self._after in self._good else Verdict.SILENT
-            found.append(("leader", kind, f"a new record has offset {self._after}"))
+            problems.append(("leader", kind, f"a new record has offset {self._after}"))
         elif self._leader.left:  # it takes records, so what it does not show it does not have
             kind = Verdict.UNREPAIRED if self._leader.is_damaged else Verdict.LOST
-            found.append(("leader", kind, f"a read of {self._leader.left[0]} is answered {self._leader.last}"))
+            problems.append(("leader", kind, f"a read of {self._leader.left[0]} is answered {self._leader.last}"))
         late = {node: reader.last for node, reader in self._replicas.items() if reader.left}
         if late and self._after is not None:
-            found.append(("replicas", Verdict.UNREPAIRED, f"reads are answered {late}"))
-        return found
+            problems.append(("replicas", Verdict.UNREPAIRED, f"reads are answered {late}"))
+        return problems

@@ -88,22 +88,23 @@ def write(plan: Plan, size: int) -> Written:
         return loop.run(partial(partitions.write, plan, size), f"{plan}")
 
 
-def play(written: Written, series: Series, one: Round) -> Played:
+def play(written: Written, series: Series, sweep_round: Round) -> Played:
     """Runs a round."""
     with capture_logs() as logs, no_collection():
         try:
-            results, broken = _play_cases(written, one), []
+            results, broken = _play_cases(written, sweep_round), []
         except Exception as error:  # noqa: BLE001 - whatever broke one round is told, and the other rounds are played
             results, broken = [], [f"the round broke: {type(error).__name__}: {error}"]
-    return Played(series, one.number, results, [*broken, *_unforeseen(logs)])
+    return Played(series, sweep_round.number, results, [*broken, *_unforeseen(logs)])
 
 
-def _play_cases(written: Written, one: Round) -> list[Result]:
+def _play_cases(written: Written, sweep_round: Round) -> list[Result]:
     if isinstance(written, partitions.Written):
-        return loop.run(partial(partitions.play, written, one.cases, one.seed), one.seed)
-    seeds = [f"{one.seed}/{number}" for number in range(len(one.cases))]
+        return loop.run(partial(partitions.play, written, sweep_round.cases, sweep_round.seed), sweep_round.seed)
+    seeds = [f"{sweep_round.seed}/{number}" for number in range(len(sweep_round.cases))]
     return [
-        loop.run(partial(metadata.play, written, case, seed), seed) for case, seed in zip(one.cases, seeds, strict=True)
+        loop.run(partial(metadata.play, written, case, seed), seed)
+        for case, seed in zip(sweep_round.cases, seeds, strict=True)
     ]
 
 
@@ -124,5 +125,5 @@ def play_all(many: Sequence[Series], jobs: int, only: int | None = None) -> Iter
     for series in many:
         if key != (series.plan, series.size) or written is None:
             key, written = (series.plan, series.size), write(series.plan, series.size)
-        rounds = [one for one in rounds_of(series) if only in (None, one.number)]
+        rounds = [sweep_round for sweep_round in rounds_of(series) if only in (None, sweep_round.number)]
         yield from spread(partial(play, written, series), rounds, jobs)

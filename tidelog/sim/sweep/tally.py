@@ -59,7 +59,7 @@ def _failures(played: Played) -> Iterator[str]:
     for result in played.results:
         if result.verdict is not Verdict.RECOVERED:
             wiped = f" wiped={result.case.wiped}" if result.case.wiped else ""
-            pattern = f"pattern={result.case.told(plan.variant.replicas)}{wiped}"
+            pattern = f"pattern={result.case.pattern_text(plan.variant.replicas)}{wiped}"
             yield f"{result.verdict}: {where}: {pattern}: {result.detail}"
     yield from (f"unforeseen: {where}: {error}" for error in played.errors)
 
@@ -74,11 +74,11 @@ def _figures(series: Series, results: list[Result]) -> dict[str, str | int | flo
         "damage": str(series.damage),
         "variant": str(plan.variant),
         "good copies": len(good),
-        "recovered": sum(one.verdict is Verdict.RECOVERED for one in good),
+        "recovered": sum(result.verdict is Verdict.RECOVERED for result in good),
         "others": len(others),
-        "as they should be": sum(one.verdict is Verdict.RECOVERED for one in others),
-        "entries lost": sum(one.lost for one in others),
-        "answered so": sum(one.answered for one in others),
-        **{str(verdict): sum(one.verdict is verdict for one in results) for verdict in FAILED},
-        "longest, s": round(max((one.seconds for one in results), default=0.0), 1),
+        "as they should be": sum(result.verdict is Verdict.RECOVERED for result in others),
+        "entries lost": sum(result.lost for result in others),
+        "answered so": sum(result.answered for result in others),
+        **{str(verdict): sum(result.verdict is verdict for result in results) for verdict in FAILED},
+        "longest, s": round(max((result.seconds for result in results), default=0.0), 1),
     }

@@ -45,23 +45,23 @@ class Result(NamedTuple):
 
 
 def compare(
-    found: Mapping[int, T], offsets: Iterable[int], expected: Mapping[int, T], good: Set[int], after: T
+    records: Mapping[int, T], offsets: Iterable[int], expected: Mapping[int, T], good: Set[int], after: T
 ) -> Iterator[tuple[Verdict, str]]:
     """Yields what is wrong with a read that should have shown these offsets, and why. `good` are the offsets of which a
     good copy was left; `after` is the value written behind all others."""
     for offset in offsets:
-        value, wanted = found.get(offset), expected.get(offset)
+        value, written = records.get(offset), expected.get(offset)
         gone = Verdict.LOST if offset in good else Verdict.SILENT
         if value is None:
             yield gone, f"offset {offset} is passed over"
-        elif value == after and wanted not in (None, after):
+        elif value == after and written not in (None, after):
             yield gone, f"offset {offset} was given to another record"
-        elif value not in (after, wanted):
-            yield Verdict.WRONG, f"offset {offset} is {value!r}, not {wanted!r}"
+        elif value not in (after, written):
+            yield Verdict.WRONG, f"offset {offset} is {value!r}, not {written!r}"
 
 
 def worst(problems: Iterable[tuple[str, Verdict, str]]) -> tuple[Verdict, str]:
     """Returns the worst verdict and its text; `problems` are (place, verdict, text)."""
-    told = {verdict: f"{where}: {text}" for where, verdict, text in problems}
-    verdict = next((one for one in Verdict if one in told), Verdict.RECOVERED)
-    return verdict, told.get(verdict, "")
+    texts = {verdict: f"{where}: {text}" for where, verdict, text in problems}
+    verdict = next((kind for kind in Verdict if kind in texts), Verdict.RECOVERED)
+    return verdict, texts.get(verdict, "")

@@ -39,7 +39,7 @@ class Ends:
     def tears(self, *nodes: int) -> None:
         """A power cut leaves the name of what these had, and they start again."""
         for node in nodes:
-            self.log.found(self.actor(node), TORN)
+            self.log.recovered(self.actor(node), TORN)
 
     @staticmethod
     def actor(node: int) -> Actor:
@@ -64,7 +64,7 @@ def test_who_has_everything_on_the_disk_and_says_so_may_die() -> None:
     for engine_id in (1, 2, 3):
         ends.log.begins_to_be_lazy(engine_id)
     ends.log.rests(1)
-    ends.log.found(Actor(2, 2, 2, "journal"), Metadata("journal"))
+    ends.log.recovered(Actor(2, 2, 2, "journal"), Metadata("journal"))
     assert not any(map(ends.is_the_last_of_too_many, (1, 2, 3)))
     assert list(ends.log.lost) == [3]
 

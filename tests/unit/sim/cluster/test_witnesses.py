@@ -20,7 +20,7 @@ from tidelog.sim.cluster.scenario import Strike, Swarm
 from tidelog.sim.cluster.tail_strikes import TailStrikes
 from tidelog.sim.cluster.truth import Truth
 from tidelog.sim.cluster.watch import Watch
-from tidelog.sim.cluster.witnesses import Witnesses, is_surely_told
+from tidelog.sim.cluster.witnesses import Witnesses, is_quorum_aware
 from tidelog.sim.cluster.world import World
 from tidelog.sim.kit import loop as sim_loop
 from tidelog.sim.kit import rot
@@ -36,7 +36,7 @@ STRUCK = Strike(0.0, "tail of the metadata log", (1, 2), 0.1, 0.5)
 
 
 @pytest.mark.parametrize(
-    ("voters", "aware", "is_told"),
+    ("voters", "aware", "is_sure"),
     [
         (1, (), False),
         (2, (2,), True),
@@ -49,16 +49,16 @@ STRUCK = Strike(0.0, "tail of the metadata log", (1, 2), 0.1, 0.5)
     ],
 )
 def test_an_old_disk_is_told_if_it_is_no_majority_with_all_who_do_not_know(
-    voters: int, aware: tuple[int, ...], is_told: bool
+    voters: int, aware: tuple[int, ...], is_sure: bool
 ) -> None:
     disks = [(node, f"disk-{node}") for node in aware]
-    assert is_surely_told([voter(node) for node in range(1, 1 + voters)], (1, "disk-1"), disks) is is_told
+    assert is_quorum_aware([voter(node) for node in range(1, 1 + voters)], (1, "disk-1"), disks) is is_sure
 
 
 def test_another_disk_of_a_node_that_knows_tells_nothing_for_the_voter_that_is_gone() -> None:
     voters = [voter(1), voter(2), voter(3)]
-    assert not is_surely_told(voters, (1, "disk-1"), [(2, "disk-2"), (3, "another")])
-    assert is_surely_told(voters, (4, "disk-4"), []), "it has no vote"
+    assert not is_quorum_aware(voters, (1, "disk-1"), [(2, "disk-2"), (3, "another")])
+    assert is_quorum_aware(voters, (4, "disk-4"), []), "it has no vote"
 
 
 def in_world(story: Callable[[World], Awaitable[None]]) -> None:
