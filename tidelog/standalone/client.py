@@ -171,13 +171,13 @@ class LogClient:
         where none has the next."""
         position = begin
         while position < end:
-            found = await self._next(servers, position)
-            if not found:
+            entries = await self._next(servers, position)
+            if not entries:
                 return
-            for one in found:
-                if one.entry.position < end:
-                    yield one
-            position = found[-1].entry.position + 1
+            for learned in entries:
+                if learned.entry.position < end:
+                    yield learned
+            position = entries[-1].entry.position + 1
 
     async def _next(self, servers: Sequence[Address], position: int) -> list[LearnedEntry]:
         """Returns the entries from `position` on, from the first server that has their payloads; else the one entry
@@ -187,7 +187,7 @@ class LogClient:
             part = await self._part(server, position)
             entries = [] if part is None else _entries(*part)
             if entries and entries[0].entry.position == position:
-                whole = next((i for i, one in enumerate(entries) if one.payload is None), len(entries))
+                whole = next((i for i, learned in enumerate(entries) if learned.payload is None), len(entries))
                 if whole:
                     return entries[:whole]
                 damaged = entries[:1]
@@ -195,8 +195,8 @@ class LogClient:
 
     async def _part(self, server: Address, position: int) -> tuple[LogPart, memoryview] | None:
         try:
-            asked = ReadLog(position, READ_BYTES)
-            answer = await self._peers.request_at(*server, asked, deadline_s=READ_S_MAX)
+            request = ReadLog(position, READ_BYTES)
+            answer = await self._peers.request_at(*server, request, deadline_s=READ_S_MAX)
         except (TidelogError, TimeoutError) as error:
             self._note(error)
             return None
@@ -205,11 +205,11 @@ class LogClient:
 
 
 def _entries(part: LogPart, body: memoryview) -> list[LearnedEntry]:
-    found: list[LearnedEntry] = []
+    learned: list[LearnedEntry] = []
     at = 0
     for entry in part.entries:
         size = max(entry.payload_bytes, 0)
         payload = None if entry.payload_bytes < 0 else bytes(body[at : at + size])
-        found.append(LearnedEntry(entry, payload))
+        learned.append(LearnedEntry(entry, payload))
         at += size
-    return found
+    return learned

@@ -43,11 +43,11 @@ class Joining:
         log = self._log
         while log.membership.voters.find(self._servers.me.node_id, self._incarnation) is None:
             if await self._state.flush():
-                asked = JoinLog(self._incarnation, log.voting_id, log.applied_position)
-                await self._servers.ask_any(asked, JOIN_S_MAX, lambda answer: isinstance(answer, JoinNoted))
+                request = JoinLog(self._incarnation, log.voting_id, log.applied_position)
+                await self._servers.ask_any(request, JOIN_S_MAX, lambda answer: isinstance(answer, JoinNoted))
             await self._servers.pause()
 
-    async def admit(self, node_id: int, asked: JoinLog) -> None:
+    async def admit(self, node_id: int, request: JoinLog) -> None:
         """Takes the next step for a replica that wants to vote: notes an id for it, or makes it a voter. Raises
         `InvalidRequest`, `NotController`."""
         if not 1 <= node_id <= len(self._servers.named):
@@ -55,25 +55,27 @@ class Joining:
         async with self._turn:
             if not self._log.is_leading:
                 raise NotController("this replica does not lead the log")
-            if self._is_ready(node_id, asked):
-                await self._assign_or_add(node_id, asked)
+            if self._is_ready(node_id, request):
+                await self._assign_or_add(node_id, request)
 
-    def _is_ready(self, node_id: int, asked: JoinLog) -> bool:
+    def _is_ready(self, node_id: int, request: JoinLog) -> bool:
         """Returns True if the replica is no voter yet, has caught up, and lacks no truncated entries, as every voter
         must."""
         log = self._log
-        has_vote = log.membership.voters.find(node_id, asked.incarnation) is not None
-        is_behind = asked.applied + BEHIND_MAX < log.applied_position or asked.applied < log.engine.node.replica.begin
+        has_vote = log.membership.voters.find(node_id, request.incarnation) is not None
+        is_behind = (
+            request.applied + BEHIND_MAX < log.applied_position or request.applied < log.engine.node.replica.begin
+        )
         return not has_vote and not is_behind
 
-    async def _assign_or_add(self, node_id: int, asked: JoinLog) -> None:
+    async def _assign_or_add(self, node_id: int, request: JoinLog) -> None:
         voters = self._log.membership.voters
         assigned = self._state.history.assigned
-        voter_id = assigned.get((node_id, asked.incarnation), 0)
+        voter_id = assigned.get((node_id, request.incarnation), 0)
         if voter_id < voters.next_voter_id:
-            next_id = max([voters.next_voter_id, *(known + 1 for known in assigned.values())])
-            await self._log.append(own_entry(VoterAssigned(node_id, asked.incarnation, next_id)), 1)
-        elif asked.voting_id == voter_id:
+            next_id = max([voters.next_voter_id, *(assigned_id + 1 for assigned_id in assigned.values())])
+            await self._log.append(own_entry(VoterAssigned(node_id, request.incarnation, next_id)), 1)
+        elif request.voting_id == voter_id:
             host, port = self._servers.named[node_id - 1].address
             old = next((voter.voter_id for voter in voters.voters if voter.node_id == node_id), None)
-            await self._log.change_voters(add=Voter(voter_id, node_id, asked.incarnation, host, port), remove=old)
+            await self._log.change_voters(add=Voter(voter_id, node_id, request.incarnation, host, port), remove=old)

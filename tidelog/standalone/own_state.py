@@ -53,7 +53,7 @@ def decode_floor(content: bytes) -> LogFloor:
 def _changed(state: OwnState, position: int, entry: VoterSet | VoterAssigned) -> OwnState:
     if isinstance(entry, VoterSet):
         return OwnState(encode_voters(entry), position, state.assigned)
-    others = (one for one in state.assigned if (one.node_id, one.storage) != (entry.node_id, entry.storage))
+    others = (voter for voter in state.assigned if (voter.node_id, voter.storage) != (entry.node_id, entry.storage))
     return OwnState(state.voters, state.voters_position, (*others, entry))
 
 
@@ -89,7 +89,7 @@ class OwnStateHistory:
         """All voter ids that the log has given out, by node id and incarnation of the disk."""
         state = self._state or OwnState()
         noted = (*state.assigned, *(entry for _, entry in self._entries if isinstance(entry, VoterAssigned)))
-        return {(one.node_id, one.storage): one.voter_id for one in noted}
+        return {(voter.node_id, voter.storage): voter.voter_id for voter in noted}
 
     def floor(self, prefix: Prefix, delivered: int) -> LogFloor:
         """Returns the floor to store for `prefix`, with the state if all entries below it are delivered. Forgets older

@@ -212,14 +212,14 @@ class LogReplica:
     def applied(self, payload: bytes, offset: int, position: int) -> None:
         noted = split_entry(payload)
         if isinstance(noted, VoterAssigned):
-            self._known().state.note(position, noted)
+            self._require_parts().state.note(position, noted)
 
     def voters_applied(self, voters: VoterSet, position: int) -> None:
-        self._known().state.note(position, voters)
+        self._require_parts().state.note(position, voters)
         self._go_by(voters)
 
     def _go_by(self, voters: VoterSet) -> None:
-        self._known().log.set_learners([voter.node_id for voter in self._servers.named])
+        self._require_parts().log.set_learners([voter.node_id for voter in self._servers.named])
         if voters.find(self.node_id, self._member.incarnation) is not None:
             self.has_voted_in.set()
 
@@ -237,12 +237,12 @@ class LogReplica:
 
     def lacks_snapshot(self) -> None:
         """Fetches the log's state from another replica, since the log begins later than this one knows it."""
-        if self._known().state.is_lacking and (self._fetching is None or self._fetching.done()):
+        if self._require_parts().state.is_lacking and (self._fetching is None or self._fetching.done()):
             self._fetching = self._spawn(self._fetch_state())
 
     async def _fetch_state(self) -> None:
-        await self._known().state.fetch()
-        self._go_by(self._known().log.membership.voters)
+        await self._require_parts().state.fetch()
+        self._go_by(self._require_parts().log.membership.voters)
 
     @property
     def learned_end(self) -> int:
@@ -264,11 +264,11 @@ class LogReplica:
             case TruncateLog():
                 return Answer(Truncated(await self.truncate(message.begin)))
             case AskDurable():
-                return Answer(await self._known().truncation.learned_durably(message.end))
+                return Answer(await self._require_parts().truncation.learned_durably(message.end))
             case AskOwnState():
-                return Answer(self._known().state.at_begin())
+                return Answer(self._require_parts().state.at_begin())
             case JoinLog():
-                await self._known().joining.admit(caller.node_id, message)
+                await self._require_parts().joining.admit(caller.node_id, message)
                 return Answer(JoinNoted())
         raise InvalidRequest("a replica of a log by itself does not answer that")
 
@@ -291,7 +291,7 @@ class LogReplica:
         if self._parts is not None:
             self._parts.log.peer_down(node_id)
 
-    def _known(self) -> Parts:
+    def _require_parts(self) -> Parts:
         if self._parts is None:
             raise NotController("this replica does not know its log yet")
         return self._parts
@@ -301,20 +301,20 @@ class LogReplica:
         to a log nor may found one."""
         if self._parts is None and self._may_found:
             return self._member.described_as_new(self._servers.named)
-        return self._known().log.described(self._servers.named)
+        return self._require_parts().log.described(self._servers.named)
 
-    def _read(self, asked: ReadLog) -> Answer:
-        log, view = self._known().log, self._known().view
+    def _read(self, request: ReadLog) -> Answer:
+        log, view = self._require_parts().log, self._require_parts().view
         view.extend(log.engine.node.replica.floor)
         entries: list[LogEntry] = []
         payloads: list[bytes] = []
         total = 0
-        first = max(asked.position, view.begin)
+        first = max(request.position, view.begin)
         for position in range(first, min(view.end, first + ENTRIES_PER_ANSWER_MAX)):
             value = view.slot(position).value
             payload = log.engine.payload_of(position, value) if value.digest else None
             total += len(payload or b"")
-            if entries and total > asked.bytes_max:
+            if entries and total > request.bytes_max:
                 break
             entries.append(view.entry(position, payload))
             payloads += [] if payload is None else [payload]
@@ -328,7 +328,7 @@ class LogReplica:
         """
         if len(payload) > ENTRY_BYTES_MAX:
             raise TooLarge(f"an entry of {len(payload):,} bytes is larger than {ENTRY_BYTES_MAX:,}")
-        log = self._known().log
+        log = self._require_parts().log
         if not log.is_leading:  # whoever comes to the wrong replica need not wait for a turn there
             raise NotController("this replica does not lead the log")
         async with self._turn:
@@ -337,4 +337,4 @@ class LogReplica:
     async def truncate(self, begin: int) -> int:
         """Deletes the entries below `begin`; returns the first position left. Raises `NotController` while this replica
         does not know its log, or as `Truncation.truncate`."""
-        return await self._known().truncation.truncate(begin)
+        return await self._require_parts().truncation.truncate(begin)

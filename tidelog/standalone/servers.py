@@ -32,16 +32,16 @@ class Servers:
         return (await self._peers.request(node_id, message, deadline_s=deadline_s)).message
 
     async def ask_any(
-        self, message: msgspec.Struct, deadline_s: float, is_wanted: Callable[[msgspec.Struct | None], bool]
+        self, message: msgspec.Struct, deadline_s: float, accepts: Callable[[msgspec.Struct | None], bool]
     ) -> msgspec.Struct | None:
-        """Sends a request to the other servers one after the other; returns the first answer for which `is_wanted` is
+        """Sends a request to the other servers one after the other; returns the first answer for which `accepts` is
         True, or None."""
-        for other in self.others:
+        for server in self.others:
             try:
-                answer = await self.ask(other.node_id, message, deadline_s)
+                answer = await self.ask(server.node_id, message, deadline_s)
             except (TidelogError, TimeoutError):
                 continue
-            if is_wanted(answer):
+            if accepts(answer):
                 return answer
         return None
 

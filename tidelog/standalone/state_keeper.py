@@ -76,17 +76,17 @@ class StateKeeper:
         """Fetches the state at the log's first position from other replicas, until this one has it."""
         log = self._log
         while (needed := log.delivery.needs_snapshot) is not None:
-            told = await self._ask(needed)
-            while told.position > log.applied_position:  # noqa: ASYNC110 - its log may begin later than what came here
+            answer = await self._ask(needed)
+            while answer.position > log.applied_position:  # noqa: ASYNC110 - its log may begin later than what came here
                 await asyncio.sleep(BEHIND_S)
-            if told.position > log.delivery.position:
-                self._install(told.position, told.state)
+            if answer.position > log.delivery.position:
+                self._install(answer.position, answer.state)
 
     async def _ask(self, at_least: int) -> OwnStateAt:
-        def is_wanted(answer: msgspec.Struct | None) -> bool:
+        def accepts(answer: msgspec.Struct | None) -> bool:
             return isinstance(answer, OwnStateAt) and answer.position >= at_least
 
-        while (answer := await self._servers.ask_any(AskOwnState(), ASK_S_MAX, is_wanted)) is None:
+        while (answer := await self._servers.ask_any(AskOwnState(), ASK_S_MAX, accepts)) is None:
             await self._servers.pause()
         assert isinstance(answer, OwnStateAt)
         return answer
