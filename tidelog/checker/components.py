@@ -64,7 +64,7 @@ def way(graph: Graph, begin: int, end: int) -> list[int]:
             if successor not in before:
                 before[successor] = node
                 queue.append(successor)
-    found = [end]
-    while found[-1] != begin:
-        found.append(before[found[-1]])
-    return found[::-1]
+    path = [end]
+    while path[-1] != begin:
+        path.append(before[path[-1]])
+    return path[::-1]

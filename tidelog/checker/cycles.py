@@ -62,10 +62,10 @@ def cycles(run: Run, versions: Versions) -> Iterator[Anomaly]:
     for component in components(dependencies.graph(LEVELS[-1], range(len(nodes)))):
         members = sorted(node for node in component if node < len(nodes))
         for level in LEVELS:
-            found = dependencies.find(level, members)
-            if found:
-                text = " -> ".join(map(str, [*found, found[0]]))
-                yield Anomaly(level.name, found[0].key, text)
+            cycle = dependencies.find(level, members)
+            if cycle:
+                text = " -> ".join(map(str, [*cycle, cycle[0]]))
+                yield Anomaly(level.name, cycle[0].key, text)
                 break
 
 
@@ -98,8 +98,8 @@ class Dependencies:
         edges: Edges = []
         for key, log in versions.logs.items():
             writers = (self._writers.get((key, value)) for value in log.order())
-            known = [writer for writer in writers if writer is not None]
-            edges += [(before, after) for before, after in pairwise(known) if before != after]
+            nodes = [writer for writer in writers if writer is not None]
+            edges += [(before, after) for before, after in pairwise(nodes) if before != after]
         return edges
 
     def _find_wr(self, versions: Versions) -> Edges:
@@ -134,16 +134,16 @@ class Dependencies:
     ) -> dict[str, list[tuple[int, bool, int]]]:
         """Returns the invocations and completions of these nodes in order of time, by group: (time, is completion,
         node)."""
-        found: dict[str, list[tuple[int, bool, int]]] = {}
+        instants: dict[str, list[tuple[int, bool, int]]] = {}
         for number in members:
             act = self.nodes[number].act
-            events = found.setdefault(order(act), [])
+            events = instants.setdefault(order(act), [])
             events.append((act.invoked, False, number))
             if act.outcome == "ok" and act.completed != NEVER:
                 events.append((act.completed, True, number))
-        for events in found.values():
+        for events in instants.values():
             events.sort()
-        return found
+        return instants
 
     @staticmethod
     def _chain(graph: list[list[int]], events: list[tuple[int, bool, int]]) -> None:

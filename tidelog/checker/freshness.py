@@ -77,8 +77,8 @@ def _proofs(run: Run) -> dict[str, tuple[list[int], list[float]]]:
     for act in run.acts:
         if act.is_view:
             continue
-        known = [(send.key, send.offset) for send in act.sends if send.offset is not None and act.outcome == "ok"]
-        for key, offset in (*known, *((key, offset) for key, offset, _ in act.polled())):
+        sent = [(send.key, send.offset) for send in act.sends if send.offset is not None and act.outcome == "ok"]
+        for key, offset in (*sent, *((key, offset) for key, offset, _ in act.polled())):
             times = first.setdefault(key, {})
             times[offset] = min(act.completed_s, times.get(offset, act.completed_s))
     proofs: dict[str, tuple[list[int], list[float]]] = {}

@@ -94,10 +94,11 @@ class Unread(msgspec.Struct, frozen=True, array_like=True, tag="unread"):
 
 
 class Prefix(msgspec.Struct, frozen=True, array_like=True, tag="prefix"):
-    """The range in which a log may start after deletions: at `promised` at the earliest, at `asked` at the latest."""
+    """The range in which a log may start after deletions: at `promised` at the earliest, at `requested` at the
+    latest."""
 
     key: str
-    asked: int
+    requested: int
     promised: int
 
 

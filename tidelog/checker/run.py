@@ -61,7 +61,7 @@ class Run:
     """Contents of partitions at rest, each with the node whose copy was read; None for the leader's."""
     damaged: dict[str, set[int]] = field(default_factory=dict)
     unread: dict[str, set[int]] = field(default_factory=dict)
-    asked: dict[str, int] = field(default_factory=dict)
+    requested: dict[str, int] = field(default_factory=dict)
     promised: dict[str, int] = field(default_factory=dict)
     gone: set[str] = field(default_factory=set)
     faults: list[str] = field(default_factory=list)
@@ -71,7 +71,7 @@ class Run:
         """Returns the latest log start offset among the replicas read at the end; if none was read, the latest that a
         deletion allows."""
         starts = [view.start for view, _ in self.views if view.key == key]
-        return max(starts, default=self.asked.get(key, 0))
+        return max(starts, default=self.requested.get(key, 0))
 
 
 def understand(history: Iterable[Op]) -> Run:
@@ -144,8 +144,8 @@ def _learn_of(run: Run, part: object, replica: int | None) -> None:
             run.damaged.setdefault(key, set()).update(offsets)
         case Unread(key, offsets):
             run.unread.setdefault(key, set()).update(offsets)
-        case Prefix(key, asked, promised):
-            run.asked[key] = max(asked, run.asked.get(key, 0))
+        case Prefix(key, requested, promised):
+            run.requested[key] = max(requested, run.requested.get(key, 0))
             run.promised[key] = max(promised, run.promised.get(key, 0))
         case View():
             run.views.append((part, replica))

@@ -47,7 +47,7 @@ def _has_come_back(run: Run, key: str, offsets: set[int]) -> bool:
 def strangers(run: Run, versions: Versions) -> Iterator[Anomaly]:
     """Yields an anomaly for each seen value that was never sent to its partition, or whose send failed with a definite
     error (Adya's G1a). Each is reported once, for its first reader."""
-    told: set[tuple[str, int, str]] = set()
+    reported: set[tuple[str, int, str]] = set()
     for act in chain(run.acts, run.forgotten):
         for poll in act.polls:
             for key, records in poll.records.items():
@@ -56,8 +56,8 @@ def strangers(run: Run, versions: Versions) -> Iterator[Anomaly]:
                     writer = writers.get(value)
                     if writer is not None and writer.outcome != "fail":
                         continue
-                    if (key, offset, value) not in told:
-                        told.add((key, offset, value))
+                    if (key, offset, value) not in reported:
+                        reported.add((key, offset, value))
                         kind, what = (
                             ("G1a", "refused by a definite error") if writer else ("phantom", "never sent there")
                         )

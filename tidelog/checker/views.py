@@ -34,9 +34,9 @@ def acknowledged_is_there(run: Run, versions: Versions) -> Iterator[Anomaly]:
                 if send.offset is None:
                     is_there = send.value in values or view.start > 0 or bool(view.damaged)
                 else:
-                    found = records.get(send.offset)
-                    is_there = found == send.value or send.offset < view.start
-                    is_there = is_there or (found is None and send.offset in excused)
+                    record = records.get(send.offset)
+                    is_there = record == send.value or send.offset < view.start
+                    is_there = is_there or (record is None and send.offset in excused)
                 if not is_there:
                     yield _missing(view, replica, act, send.offset, send.value, records)
 
@@ -45,8 +45,8 @@ def _missing(
     view: View, replica: int | None, act: Act, offset: int | None, value: str, records: dict[int, str]
 ) -> Anomaly:
     where = "nowhere" if offset is None else f"not at {offset}"
-    found = "" if offset is None else f", where {records.get(offset, 'nothing')} is"
-    text = f"{value} of {act} was acknowledged ({act.durability}), and is {where} {_on(replica)}{found}"
+    instead = "" if offset is None else f", where {records.get(offset, 'nothing')} is"
+    text = f"{value} of {act} was acknowledged ({act.durability}), and is {where} {_on(replica)}{instead}"
     return Anomaly("acknowledged-missing", view.key, f"{text}; the log holds {view.start} to {view.high_watermark}")
 
 
@@ -90,9 +90,9 @@ def bounds(run: Run, versions: Versions) -> Iterator[Anomaly]:
     """Yields an anomaly for each log that starts outside of the allowed range, or does not end at its high
     watermark."""
     for view, replica in run.views:
-        asked, promised = run.asked.get(view.key, 0), run.promised.get(view.key, 0)
-        if not promised <= view.start <= asked:
-            text = f"the log starts at {view.start} {_on(replica)}: promised {promised}, asked for {asked}"
+        requested, promised = run.requested.get(view.key, 0), run.promised.get(view.key, 0)
+        if not promised <= view.start <= requested:
+            text = f"the log starts at {view.start} {_on(replica)}: promised {promised}, asked for {requested}"
             yield Anomaly("wrong-start", view.key, text)
         if view.end not in (-1, view.high_watermark) or view.start > view.high_watermark:
             text = f"at rest the log {_on(replica)} holds {view.start} to {view.end}, committed {view.high_watermark}"
@@ -106,9 +106,9 @@ def equal_replicas(run: Run, versions: Versions) -> Iterator[Anomaly]:
         if view.key not in first:
             first[view.key] = view, replica, dict(view.records)
             continue
-        other, of, records = first[view.key]
-        if other.high_watermark != view.high_watermark:
-            text = f"ends at {other.high_watermark} {_on(of)}, and at {view.high_watermark} {_on(replica)}"
+        reference, of, records = first[view.key]
+        if reference.high_watermark != view.high_watermark:
+            text = f"ends at {reference.high_watermark} {_on(of)}, and at {view.high_watermark} {_on(replica)}"
             yield Anomaly("unequal-replicas", view.key, text)
         for offset, value in view.records:
             if records.get(offset, value) != value:
