@@ -107,9 +107,9 @@ class PrivateNetwork:
 
     def split(self, some: Iterable[int], others: Iterable[int]) -> None:
         """Cuts the links between each of `some` and each of `others`, in both directions."""
-        for one, other in itertools.product(some, tuple(others)):
-            self.cut(one, other)
-            self.cut(other, one)
+        for node, peer in itertools.product(some, tuple(others)):
+            self.cut(node, peer)
+            self.cut(peer, node)
 
     def isolate(self, node: int) -> None:
         """Cuts all links of a node, also to clients, in both directions."""
@@ -117,13 +117,13 @@ class PrivateNetwork:
 
     def mute(self, node: int) -> None:
         """Cuts all links from a node; the node still receives."""
-        for other in self._others(node):
-            self.cut(node, other)
+        for peer in self._others(node):
+            self.cut(node, peer)
 
     def deafen(self, node: int) -> None:
         """Cuts all links to a node; the node still sends."""
-        for other in self._others(node):
-            self.cut(other, node)
+        for peer in self._others(node):
+            self.cut(peer, node)
 
     def heal(self) -> None:
         """Ends all cuts."""
@@ -132,7 +132,7 @@ class PrivateNetwork:
         self._cuts.clear()
 
     def _others(self, node: int) -> list[int]:
-        return [other for other in self.nodes if other != node]
+        return [peer for peer in self.nodes if peer != node]
 
     # -- being there -------------------------------------------------------------------------------------------------
 

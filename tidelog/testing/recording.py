@@ -82,11 +82,11 @@ class Recording:
 
     async def _settle(self, key: str, begun: list[tuple[int, bytes]], deliveries: Deliveries) -> bool:
         try:
-            found: list[RecordMetadata] = await deliveries
+            receipts: list[RecordMetadata] = await deliveries
         except TidelogError as error:
             self._fail(begun, error)
             return False
-        for (invocation, value), where in zip(begun, found, strict=True):
+        for (invocation, value), where in zip(begun, receipts, strict=True):
             self.recorder.complete(
                 invocation,
                 "ok",
@@ -108,16 +108,16 @@ class Recording:
         `DamagedBatch`, `RecordsLost` or `OffsetOutOfRange`."""
         invocation = self.recorder.invoke(process, "poll")
         try:
-            found = await consumer.getmany(timeout_ms=timeout_ms)
+            batches = await consumer.getmany(timeout_ms=timeout_ms)
         except TidelogError as error:
             self.recorder.complete(invocation, "fail", error=str(error.code))
             raise
         records = {
             str(partition): [(record.offset, self._text(record.value)) for record in batch]
-            for partition, batch in found.items()
+            for partition, batch in batches.items()
         }
         self.recorder.complete(invocation, "ok", [Poll(records)])
-        return found
+        return batches
 
     async def fetch(self, process: str, url: str, where: TopicPartition, offset: int) -> int:
         """Reads a partition through the broker at `url`, from its leader and from `offset` on. Returns the offset to
@@ -128,14 +128,14 @@ class Recording:
         """
         invocation = self.recorder.invoke(process, "poll")
         try:
-            found = await asyncio.to_thread(_get, url, where, str(offset), "")
+            fetched = await asyncio.to_thread(_get, url, where, str(offset), "")
         except OSError as error:
             self.recorder.complete(invocation, "fail", error=str(error))
             raise
-        ends = {str(where): found.high_watermark}
-        records = [(at, self._text(value)) for at, value in found.records]
-        self.recorder.complete(invocation, "ok", [Poll({str(where): records}, ends)], epoch=found.leader_epoch)
-        return found.next_offset
+        ends = {str(where): fetched.high_watermark}
+        records = [(at, self._text(value)) for at, value in fetched.records]
+        self.recorder.complete(invocation, "ok", [Poll({str(where): records}, ends)], epoch=fetched.leader_epoch)
+        return fetched.next_offset
 
     def assign(self, process: str, partitions: Sequence[TopicPartition]) -> None:
         """Records the partitions that a process reads from now on. In partitions that it already read it continues
@@ -151,10 +151,10 @@ class Recording:
         its records are committed. No client may write meanwhile. Raises `OSError` if a broker does not answer."""
         async with AdminClient(cluster.bootstrap) as admin:
             described = await admin.describe_topic(topic)
-        for found in described.partitions:
-            where = TopicPartition(topic, found.partition_id)
-            newest = await asyncio.to_thread(_get, cluster.broker(found.leader).url, where, "earliest", "")
-            for node_id in found.isr:
+        for partition in described.partitions:
+            where = TopicPartition(topic, partition.partition_id)
+            newest = await asyncio.to_thread(_get, cluster.broker(partition.leader).url, where, "earliest", "")
+            for node_id in partition.isr:
                 url = cluster.broker(node_id).url
                 await asyncio.to_thread(_wait_until_committed, url, where, newest.log_end_offset)
                 view = await asyncio.to_thread(read_copy, url, where, self._text, is_sparse=described.protocol != ISR)
@@ -180,7 +180,7 @@ def text(value: bytes | None) -> str:
     return "" if value is None else value.decode("utf-8", "backslashreplace")
 
 
-class _Found(NamedTuple):
+class _Fetched(NamedTuple):
     """The records and offsets of one fetched partition."""
 
     records: list[tuple[int, bytes | None]]
@@ -191,7 +191,7 @@ class _Found(NamedTuple):
     leader_epoch: int
 
 
-def _get(url: str, where: TopicPartition, offset: str, replica: str) -> _Found:
+def _get(url: str, where: TopicPartition, offset: str, replica: str) -> _Fetched:
     """Fetches batches once, from the leader unless `replica` says otherwise. Raises `OSError`."""
     query = f"offset={offset}" + (f"&replica={replica}" if replica else "")
     address = f"{url}/topics/{where.topic}/partitions/{where.partition}/batches?{query}"
@@ -204,7 +204,7 @@ def _get(url: str, where: TopicPartition, offset: str, replica: str) -> _Found:
         records += [(record.offset, record.value) for record in decode_batch(batch) if record.offset >= first]
         next_offset = batch.header.next_offset
     high_watermark, end = int(headers["Tidelog-High-Watermark"]), int(headers["Tidelog-Log-End-Offset"])
-    return _Found(records, next_offset, start, high_watermark, end, int(headers["Tidelog-Leader-Epoch"]))
+    return _Fetched(records, next_offset, start, high_watermark, end, int(headers["Tidelog-Leader-Epoch"]))
 
 
 def read_copy(url: str, where: TopicPartition, known_as: Text = text, *, is_sparse: bool = False) -> View:
@@ -212,13 +212,13 @@ def read_copy(url: str, where: TopicPartition, known_as: Text = text, *, is_spar
 
     Offsets that are missing in the view are a gap, unless the log is sparse: then no replica has them.
     """
-    found = _get(url, where, "earliest", "local")
-    records, start = found.records, found.log_start_offset
-    while found.records and found.next_offset < found.high_watermark:
-        found = _get(url, where, str(found.next_offset), "local")
-        records = records + found.records
+    fetched = _get(url, where, "earliest", "local")
+    records, start = fetched.records, fetched.log_start_offset
+    while fetched.records and fetched.next_offset < fetched.high_watermark:
+        fetched = _get(url, where, str(fetched.next_offset), "local")
+        records = records + fetched.records
     values = [(offset, known_as(value)) for offset, value in records]
-    return View(str(where), start, found.high_watermark, found.log_end_offset, values, is_sparse=is_sparse)
+    return View(str(where), start, fetched.high_watermark, fetched.log_end_offset, values, is_sparse=is_sparse)
 
 
 def _wait_until_committed(url: str, where: TopicPartition, end: int) -> None:
