@@ -35,20 +35,20 @@ def identity_at(log: PartitionLog, offset: int) -> Identity:
     return Identity(offset)
 
 
-def find_copy(log: PartitionLog, wanted: Identity) -> tuple[Holding, bytes]:
+def find_copy(log: PartitionLog, identity: Identity) -> tuple[Holding, bytes]:
     """Returns whether this log has the wanted batch, and its bytes if they are undamaged. Reads one batch. Raises
     `Overloaded`."""
-    if wanted.offset < log.log_start_offset:
+    if identity.offset < log.log_start_offset:
         return Holding.DELETED, b""
     # DONT_HAVE is the answer by which a new leader may truncate. It is given only where this log excludes the batch:
     # behind its end, or by a sound row of another one.
-    if wanted.offset >= log.log_end_offset:
+    if identity.offset >= log.log_end_offset:
         return Holding.DONT_HAVE, b""
-    for part in log.parts(wanted.offset):
+    for part in log.parts(identity.offset):
         if isinstance(part, Damage):
-            return _lost(log, part, wanted), b""
-        if part.end_offset > wanted.offset:
-            return _in_segment(log, part, wanted)
+            return _lost(log, part, identity), b""
+        if part.end_offset > identity.offset:
+            return _in_segment(log, part, identity)
     return Holding.UNKNOWN, b""
 
 

@@ -25,7 +25,7 @@ class DamageList:
         self._ranges: list[Damage] = []
         self.lost = LostRanges()
         """The offset ranges that an operator has given up."""
-        self.on_news: Callable[[], None] = lambda: None
+        self.on_change: Callable[[], None] = lambda: None
         """Listener that is called when a damaged range is added or changed."""
 
     def ranges(self) -> list[Damage]:
@@ -43,7 +43,7 @@ class DamageList:
 
     def note(self, damage: Damage) -> None:
         """Adds a damaged range, without the offsets that are given up. It replaces what was known about its offsets.
-        Calls `on_news` if that is a change; adds nothing if the list is full."""
+        Calls `on_change` if that is a change; adds nothing if the list is full."""
         for start, end in self.lost.rest(damage.start, damage.end):
             self._note(damage if (start, end) == (damage.start, damage.end) else replace(damage, start=start, end=end))
 
@@ -57,7 +57,7 @@ class DamageList:
         # Beyond the bound nothing is lost by forgetting: what is read or scrubbed again is found again.
         if len(self._ranges) < RANGES_MAX:
             self._ranges.insert(index, damage)
-            self.on_news()
+            self.on_change()
 
     def forget(self, start: int, end: int) -> None:
         """Removes offsets [start, end) from the damaged ranges: they can be read now, or are to be checked again."""

@@ -69,17 +69,17 @@ class LogState:
     `store_metainfo`."""
 
     def __init__(
-        self, identity: PartitionId, files: LogFiles, settings: LogSettings, found: FoundLog, now_ms: int
+        self, identity: PartitionId, files: LogFiles, settings: LogSettings, loaded: FoundLog, now_ms: int
     ) -> None:
-        assert found.segments
+        assert loaded.segments
         # The loader has made it so, or has taken the log offline: nobody is shown what a power cut could still take.
-        assert found.tail.durable == found.tail.sequence, "a log is opened with all of it durable"
+        assert loaded.tail.durable == loaded.tail.sequence, "a log is opened with all of it durable"
         self.identity = identity
         self.name = str(identity)
         """The partition's name in error messages: `topic-partition` once the broker has set it."""
         self.files = files
         self.settings = settings
-        self.incarnation = found.incarnation
+        self.incarnation = loaded.incarnation
         self.replica: bytes | UnsetType = UNSET
         """Bytes that a Paxos replica has to remember (`Metainfo.replica`); unset in other logs."""
         self.stands_in_since: int | UnsetType = UNSET
@@ -87,14 +87,14 @@ class LogState:
         (`Metainfo.stands_in_since`); unset if no log was lost."""
         self.noted: Metainfo | None = None
         """The metainfo that is durable on the disk; None if that is not sure."""
-        self.segments = found.segments
-        self.tail = found.tail
-        self.lineage = found.lineage
+        self.segments = loaded.segments
+        self.tail = loaded.tail
+        self.lineage = loaded.lineage
         """(leader epoch, first offset) pairs of the batches in the log, both strictly increasing."""
-        self.producers = found.producers
+        self.producers = loaded.producers
         self.damage = DamageList()
         # In offsets what `tail.durable` is in sequences. The two move together, at the end of a flush.
-        self.durable_offset = found.tail.offset
+        self.durable_offset = loaded.tail.offset
         self.offline_reason: str | None = None
         self.on_offline: Callable[[], None] = lambda: None
         """Listener that is called when the log goes offline."""
@@ -102,7 +102,7 @@ class LogState:
         """Row sequences below this may have been used by rows that a truncation dropped. While the log's end is not
         beyond it, the next append begins a new segment."""
         self.rolled_ms = now_ms
-        self.marked = found.marked
+        self.marked = loaded.marked
 
     @property
     def directory(self) -> str:

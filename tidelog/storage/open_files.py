@@ -46,15 +46,15 @@ class OpenFiles:
         """Returns a small separate cache, for opening a log on another thread."""
         return OpenFiles(self.files, APART_MAX, self.reserve)
 
-    def join(self, other: OpenFiles) -> None:
-        """Merges this cache into `other`: pinned handles move there, idle ones are closed. From then on both share
+    def join(self, shared: OpenFiles) -> None:
+        """Merges this cache into `shared`: pinned handles move there, idle ones are closed. From then on both share
         their handles."""
         for path in list(self._idle):
             self.close(path)
-        other._pinned |= self._pinned
-        other._pins |= self._pins
-        self._idle, self._pinned, self._pins = other._idle, other._pinned, other._pins
-        self._open_max = other._open_max
+        shared._pinned |= self._pinned
+        shared._pins |= self._pins
+        self._idle, self._pinned, self._pins = shared._idle, shared._pinned, shared._pins
+        self._open_max = shared._open_max
 
     def __len__(self) -> int:
         return len(self._idle) + len(self._pinned)

@@ -32,9 +32,9 @@ class PartitionLog(LogState):
     """
 
     def __init__(
-        self, identity: PartitionId, files: LogFiles, settings: LogSettings, found: FoundLog, now_ms: int
+        self, identity: PartitionId, files: LogFiles, settings: LogSettings, loaded: FoundLog, now_ms: int
     ) -> None:
-        super().__init__(identity, files, settings, found, now_ms)
+        super().__init__(identity, files, settings, loaded, now_ms)
         self.reader = reader = LogReader(self)
         self._flusher = flusher = Flusher(self)
         self._appender = appender = Appender(self, flusher)

@@ -346,7 +346,7 @@ def test_a_piece_that_is_read_while_the_log_is_cut_accuses_nobody(ten: Store, *,
 
 def test_who_listens_is_told_of_each_damage_once(ten: Store) -> None:
     told: list[int] = []
-    ten.log.damage.on_news = lambda: told.append(len(ranges(ten)))
+    ten.log.damage.on_change = lambda: told.append(len(ranges(ten)))
     ten.harm_batch(2)
     ten.harm_batch(7, 5)
     for _ in range(2):

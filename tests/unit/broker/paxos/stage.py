@@ -149,7 +149,7 @@ class Site:
         repairer = Repairer(
             NodeId(self.node), lambda _: self.replica, self.stage.image, self.copies, shared.log_writer, stats
         )
-        files.log.damage.on_news = lambda: repairer.noticed(PARTITION)
+        files.log.damage.on_change = lambda: repairer.noticed(PARTITION)
         repairer.noticed(PARTITION)
         self.spawn("repairer", repairer.run())
         self.replica.start()

@@ -15,7 +15,7 @@ from tidelog.storage.segment import Damage
 def find(stage: RepairStage) -> None:
     """As a reader does that comes by."""
     log = stage.site.log
-    log.damage.on_news = lambda: stage.repairer.noticed(PARTITION)
+    log.damage.on_change = lambda: stage.repairer.noticed(PARTITION)
     for offset in range(log.log_end_offset):
         log.extent(offset, 1, log.log_end_offset)
 

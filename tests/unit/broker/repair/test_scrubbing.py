@@ -35,7 +35,7 @@ def test_what_nobody_reads_is_found_within_a_period_and_repaired() -> None:
     async def story(stage: RepairStage) -> None:
         stage.write(*[LARGE] * 20)
         before = stage.site.content()
-        stage.site.log.damage.on_news = lambda: stage.repairer.noticed(PARTITION)
+        stage.site.log.damage.on_change = lambda: stage.repairer.noticed(PARTITION)
         begin(stage, {PARTITION: stage.replica(1)})
         for offset in (0, 19, 7):
             begun_s = stage.site.clock.monotonic_s()
