@@ -120,7 +120,7 @@ class Election:
         self._log_end = 0
         # Voters that are started together would otherwise campaign together.
         self._due_s = now_s if self._is_alone else self._mute_end_s(now_s) + uniform(0, self._timeout_s)
-        self._told_s: float | None = None
+        self._reported_s: float | None = None
 
     # -- queries -----------------------------------------------------------------------------------------------------
 
@@ -153,8 +153,8 @@ class Election:
     def step(self, event: ElectionEvent, now_s: float) -> list[ElectionEffect]:
         """Returns the effects of an event, in the order in which they are to be carried out."""
         effects = self._on_event(event, now_s)
-        if self._due_s != self._told_s:
-            self._told_s = self._due_s
+        if self._due_s != self._reported_s:
+            self._reported_s = self._due_s
             effects.append(WakeAt(self._due_s))
         assert (self._term is not None) == (self.role is Role.LEADER)
         return effects
@@ -438,7 +438,7 @@ class Election:
         return now_s + self._uniform(self._timeout_s, 2 * self._timeout_s)
 
     def _know(self, leader: int | None, number: int = NO_NUMBER) -> list[ElectionEffect]:
-        is_news = leader != self.leader or number > self.number
+        is_change = leader != self.leader or number > self.number
         self.leader = leader
         self.number = max(number, self.number)
-        return [LeaderChanged(leader, self.number)] if is_news else []
+        return [LeaderChanged(leader, self.number)] if is_change else []

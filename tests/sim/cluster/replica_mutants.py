@@ -113,7 +113,7 @@ def revert_on_an_ambiguous_answer() -> AbstractContextManager[None]:
     def reverting(isr: InSyncSet, answer: AlterPartitionAnswered) -> None:
         answered(isr, answer)
         if answer.outcome is Outcome.AMBIGUOUS:
-            isr._wanted = ()
+            isr._proposed = ()
 
     return patched(InSyncSet, "answered", reverting)
 
@@ -122,7 +122,7 @@ def commit_with_the_wanted_set() -> AbstractContextManager[None]:
     """Whoever is to be dropped is not waited for any more, before the controller has agreed."""
 
     def wanted(isr: InSyncSet) -> tuple[int, ...]:
-        return tuple(node for node, _ in isr._wanted) or isr.committed
+        return tuple(node for node, _ in isr._proposed) or isr.committed
 
     return patched(InSyncSet, "maximal", property(wanted))
 

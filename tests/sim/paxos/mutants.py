@@ -152,7 +152,7 @@ def faulty_of_a_minority_is_chosen() -> list[Patch]:
     """A fill takes one faulty slot with a name for a quorum's."""
 
     def is_chosen(self: Fill, position: int, number: int, value: Value, reported: dict[int, Slot]) -> bool:
-        return number != NO_NUMBER and value != UNKNOWN and not self._term.is_news(position, value)
+        return number != NO_NUMBER and value != UNKNOWN and not self._term.names_new_voters(position, value)
 
     return [(Fill, "_is_chosen", is_chosen)]
 
@@ -329,7 +329,7 @@ def candidate_does_not_copy_first() -> list[Patch]:
         self._may_write = True
         actions: list[Action] = []
         for settled in self._settled:
-            if self._term.is_news(settled.position, settled.value):
+            if self._term.names_new_voters(settled.position, settled.value):
                 return [VotersFound(settled.position, settled.value), *self.lose(self.number)]
             if not settled.is_learned and settled.position >= self._replica.applied.position:
                 actions += self._proposals.propose(settled.position, settled.value)

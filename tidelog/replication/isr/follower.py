@@ -63,7 +63,7 @@ class IsrFollower:
         self._lineage = Lineage(log.lineage)
         self._high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
         self._leader_start_offset = log.log_start_offset
-        self._asked: _FetchInFlight | None = None
+        self._in_flight: _FetchInFlight | None = None
         self._appending: Fetched | None = None
         self._truncating: Truncate | StartOver | None = None
         self._is_aligned = False
@@ -103,7 +103,7 @@ class IsrFollower:
             case LeaderChanged(leader_epoch):
                 assert leader_epoch > self.leader_epoch
                 self.leader_epoch = leader_epoch
-                self._asked = None
+                self._in_flight = None
                 self._is_aligned = self._is_distrusting = False
                 return []
 
@@ -113,7 +113,7 @@ class IsrFollower:
         if self._appending is not None or self._truncating is not None or self._is_distrusting:
             return []
         fetch = _FetchInFlight(correlation, self._log_end_offset, self._tail_epoch)
-        self._asked = fetch
+        self._in_flight = fetch
         return [Fetch(correlation, fetch.fetch_offset, self._durable_offset, fetch.last_epoch)]
 
     @property
@@ -131,7 +131,7 @@ class IsrFollower:
         self._durable_offset = end
         effects = self._delete_records()
         # A fetch that waits at the leader has the old durable offset; without one, the next fetch tells the new.
-        if self._asked is not None:
+        if self._in_flight is not None:
             effects.append(ReportFlushed(self._log_end_offset, end, self._tail_epoch))
         return effects
 
@@ -142,7 +142,7 @@ class IsrFollower:
             return []
         # Answers of the old leader count no more: it may be deposed, and its log another. A truncation under way goes
         # on; whoever leads, the disk will report its end.
-        self._asked = None
+        self._in_flight = None
         match answer:
             case Fetched():
                 return self._on_fetched(answer)
@@ -156,7 +156,7 @@ class IsrFollower:
         fetch."""
         # The offset alone proves nothing. An old answer of divergence, come twice, may find a log that ends where it
         # did before, and would truncate what was fetched since. (Kafka has one request in flight on a connection.)
-        fetch = self._asked
+        fetch = self._in_flight
         return (
             fetch is not None
             and fetch.correlation == correlation

@@ -23,7 +23,7 @@ class InSyncSet:
         self.committed = tuple(isr)
         self.partition_epoch = partition_epoch
         self._retry_ms = retry_ms
-        self._wanted: tuple[tuple[int, int], ...] = ()
+        self._proposed: tuple[tuple[int, int], ...] = ()
         self._attempts = 0
         self._in_flight: int | None = None
         self._retry_at_ms = 0
@@ -33,14 +33,14 @@ class InSyncSet:
         """Returns every replica that may be in the controller's ISR: the members in force and those of the pending
         change."""
         # Where members are to leave, this is the committed set: they are waited for until the controller lets them go.
-        if not self._wanted:
+        if not self._proposed:
             return self.committed
-        return self.committed + tuple(node for node, _ in self._wanted if node not in self.committed)
+        return self.committed + tuple(node for node, _ in self._proposed if node not in self.committed)
 
     @property
     def is_pending(self) -> bool:
         """Returns True if a change was requested and it is not known whether the controller applied it."""
-        return bool(self._wanted)
+        return bool(self._proposed)
 
     def may_ask(self, now_ms: int) -> bool:
         return not self.is_pending and now_ms >= self._retry_at_ms
@@ -50,7 +50,7 @@ class InSyncSet:
         assert not self.is_pending
         # The new members count from here on, whether or not the request arrives. A leader or member that is fenced just
         # now has no broker epoch here, and the controller does not compare it.
-        self._wanted = tuple((node, broker_epochs.get(node, NO_BROKER_EPOCH)) for node in isr)
+        self._proposed = tuple((node, broker_epochs.get(node, NO_BROKER_EPOCH)) for node in isr)
         return self._attempt()
 
     def retry(self, now_ms: int) -> AlterPartition | None:
@@ -64,7 +64,7 @@ class InSyncSet:
         self._attempts += 1
         self._in_flight = self._attempts
         # Every attempt names the partition epoch of the first, so at most one of them is ever applied.
-        return AlterPartition(self._attempts, self._wanted, self.partition_epoch)
+        return AlterPartition(self._attempts, self._proposed, self.partition_epoch)
 
     def answered(self, answer: AlterPartitionAnswered) -> None:
         """Records the result of an attempt. The next attempt, or the next change after a refusal, has to wait for
@@ -85,4 +85,4 @@ class InSyncSet:
         # or never will be. A late answer must not bring back an older set.
         if partition_epoch > self.partition_epoch:
             self.committed, self.partition_epoch = tuple(isr), partition_epoch
-            self._wanted, self._in_flight = (), None
+            self._proposed, self._in_flight = (), None

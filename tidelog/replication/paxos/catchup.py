@@ -32,7 +32,7 @@ class Catchup:
         self._peers = tuple(peers)
         self._replica = replica
         self._strangers: tuple[int, ...] = ()
-        self._asked_below: dict[int, int] = {}
+        self._next_missing: dict[int, int] = {}
         """The position, for each peer, from which on this replica asks it for missing payloads next."""
         self._lacking: dict[int, set[int]] = {}
         """The peers, for each faulty position, that have learned the position and lack its payload, too."""
@@ -49,7 +49,7 @@ class Catchup:
             # voters can tell who they are.
             self._strangers = (*self._strangers, proposer)[-STRANGERS_MAX:]
 
-    def asked(self, sender: int, position: int) -> None:
+    def on_request(self, sender: int, position: int) -> None:
         """Remembers a node that asks for learned positions from `position` on as a node to ask for values, if it may
         have something that this replica lacks."""
         # As a rule it lacks them. But one that is further on has what this replica lacks; and if a payload cannot be
@@ -79,11 +79,11 @@ class Catchup:
 
     def _turn_of(self, peer: int) -> list[int]:
         """Returns the faulty positions for which this peer is asked next: at most `REPAIRS_PER_BEAT`, in rotation."""
-        faulty, next_position = self._replica.faulty(), self._asked_below.get(peer, 0)
+        faulty, next_position = self._replica.faulty(), self._next_missing.get(peer, 0)
         # In turn, not always the first ones: a payload that is lost everywhere must not hold up others, or VOTERS.
         positions = sorted(faulty, key=lambda position: (position < next_position, position))[:REPAIRS_PER_BEAT]
         if positions:
-            self._asked_below[peer] = positions[-1] + 1
+            self._next_missing[peer] = positions[-1] + 1
         return positions
 
     def on_response(self, sender: int, response: LearnResponse) -> list[Action]:

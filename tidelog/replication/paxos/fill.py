@@ -143,7 +143,7 @@ class Fill:
             if slot.learned:
                 has_payload = _is_intact(slot.value, reported)
                 # VOTERS must be read before anything else is decided, for their majority may decide already.
-                may_copy = has_payload or not self._term.is_news(position, slot.value)
+                may_copy = has_payload or not self._term.names_new_voters(position, slot.value)
                 return Settled(position, slot.value, True, has_payload) if may_copy else None
         return self._of_accepted(position, reported) or self._by_name(position, reported)
 
@@ -193,7 +193,7 @@ class Fill:
         """Returns True if a quorum has accepted this number at the position, and the value's digest is known."""
         # Such a value is chosen, whoever can still read it: it is learned by its name, and its payload is a matter of
         # repair. VOTERS are not settled this way, since they have to be read.
-        if number == NO_NUMBER or value == UNKNOWN or self._term.is_news(position, value):
+        if number == NO_NUMBER or value == UNKNOWN or self._term.names_new_voters(position, value):
             return False
         if self._term.is_union:
             return True

@@ -195,7 +195,7 @@ class PaxosNode:
             case Learned():
                 return self.replica.hear(message)
             case LearnRequest():
-                self._catchup.asked(sender, message.position)
+                self._catchup.on_request(sender, message.position)
                 return self.replica.tell(sender, message)
             case LearnResponse():
                 return self._catchup.on_response(sender, message)

@@ -33,7 +33,7 @@ class Proposer(ABC):
         self._may_write = False
         self._proposals = Proposals(number, term.quorum)
         self._is_timing = False
-        self._told: Awaits | None = None
+        self._reported: Awaits | None = None
 
     @property
     def unsettled(self) -> tuple[int, ...]:
@@ -88,7 +88,7 @@ class Proposer(ABC):
         new_voters = [
             VotersFound(settled.position, settled.value)
             for settled in unapplied
-            if self._term.is_news(settled.position, settled.value)
+            if self._term.names_new_voters(settled.position, settled.value)
         ]
         if new_voters:
             # Having written nothing, it ends; the next attempt asks these voters as well.
@@ -185,9 +185,9 @@ class Proposer(ABC):
         """Returns `Awaits` if the attempt waits for an intact copy, and has not reported that yet."""
         # Only from the first repetition on: the answer that is missing may just be on its way.
         awaits = Awaits(self.unsettled[0], self.unheard) if self.unsettled else None
-        if awaits is None or awaits == self._told:
+        if awaits is None or awaits == self._reported:
             return []
-        self._told = awaits
+        self._reported = awaits
         return [awaits]
 
     @abstractmethod

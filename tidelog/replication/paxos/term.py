@@ -45,7 +45,7 @@ class Term(NamedTuple):
         first_open = min((open_voters.position for open_voters in self.settling), default=position)
         return (self.in_force,) if position <= first_open else parts_of(self.quorum)
 
-    def is_news(self, position: int, value: Value) -> bool:
+    def names_new_voters(self, position: int, value: Value) -> bool:
         """Returns True if this is a VOTERS value whose voters are not part of this term's quorum."""
         # They may be chosen, and decide by themselves already, so nothing may be written before they are asked, too.
         return value.names_voters(self.voters_since) and VotersFound(position, value) not in self.settling

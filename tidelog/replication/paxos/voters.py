@@ -167,7 +167,7 @@ class Membership:
         """The voters in force: those of the newest VOTERS value applied here."""
         self.position = position
         """The position of that VOTERS value; -1 if there is none."""
-        self._found: tuple[_OpenVoters, ...] = ()
+        self._open_voters: tuple[_OpenVoters, ...] = ()
         self._change: _Change | None = None
         self._unread = -1
         """The newest position of an applied VOTERS value whose content is not known here; -1 if there is none."""
@@ -199,7 +199,7 @@ class Membership:
     @property
     def is_settled(self) -> bool:
         """Returns True if no change of voters is known to be open."""
-        return self.is_known and self._change is None and not self._found and not self.is_union
+        return self.is_known and self._change is None and not self._open_voters and not self.is_union
 
     def quorum(self) -> Quorum:
         """Returns the quorum that a candidate here needs now: majorities of the voters in force, and of all voters that
@@ -207,7 +207,7 @@ class Membership:
         if self.is_union:
             return Unanimous(self.voters.ids)
         sets = [self.voters]
-        further_sets = [open_voters.voters for open_voters in self._found]
+        further_sets = [open_voters.voters for open_voters in self._open_voters]
         # While the window drains, the old voters still decide alone. From joining on, the new ones may come to decide.
         if self._change is not None and self._change.phase is not Phase.DRAINING:
             further_sets.append(self._change.voters)
@@ -219,13 +219,13 @@ class Membership:
 
     def reconfigure(self, me: int) -> Reconfigure:
         """Returns the event that makes the engine use these voters, with the engine id `me`."""
-        settling = tuple(VotersFound(open_voters.position, open_voters.value) for open_voters in self._found)
+        settling = tuple(VotersFound(open_voters.position, open_voters.value) for open_voters in self._open_voters)
         in_force = self.quorum() if self.is_union else self.voters.majority
         return Reconfigure(me, self.quorum(), in_force, self.position, settling)
 
     def voter_of(self, node_id: int, incarnation: str) -> Voter | None:
         """Returns the voter of this disk, in the set in force or in one that may follow; None if it is in none."""
-        sets = [self.voters, *(open_voters.voters for open_voters in self._found)]
+        sets = [self.voters, *(open_voters.voters for open_voters in self._open_voters)]
         if self._change is not None:
             sets.append(self._change.voters)
         matches = [voters.find(node_id, incarnation) for voters in sets]
@@ -244,12 +244,12 @@ class Membership:
 
         It is called again for a VOTERS value whose payload was missing and has arrived.
         """
-        found_before = self._found
+        open_before = self._open_voters
         # What is applied there is settled, whether these voters or another value.
-        self._found = tuple(open_voters for open_voters in found_before if open_voters.position > position)
+        self._open_voters = tuple(open_voters for open_voters in open_before if open_voters.position > position)
         # A payload that comes late may be of voters that newer ones have followed already.
         if voters is None or verdict is not Verdict.APPLIED or position <= self.position:
-            return self._found != found_before
+            return self._open_voters != open_before
         self.voters, self.position, self._change = voters, position, None
         return True
 
@@ -261,7 +261,7 @@ class Membership:
     def on_jumped(self, begin: int) -> None:
         """Records that the log continues at a peer's floor. There may have been VOTERS values below, so this node must
         not campaign until `on_snapshot`."""
-        self._found = tuple(open_voters for open_voters in self._found if open_voters.position >= begin)
+        self._open_voters = tuple(open_voters for open_voters in self._open_voters if open_voters.position >= begin)
         self._unread = max(self._unread, begin - 1)
 
     def on_snapshot(self, voters: VoterSet, position: int, end: int) -> bool:
@@ -278,10 +278,10 @@ class Membership:
     def on_found(self, position: int, value: Value, voters: VoterSet) -> bool:
         """Records a VOTERS value that may be chosen, because of which an election attempt has ended. Returns True if
         the quorum changes with it."""
-        if position <= self.position or any(open_voters.value == value for open_voters in self._found):
+        if position <= self.position or any(open_voters.value == value for open_voters in self._open_voters):
             return False
         # The next attempt asks them besides those in force, since they may be chosen; not instead, as they may not.
-        self._found = (*self._found, _OpenVoters(position, value, voters))
+        self._open_voters = (*self._open_voters, _OpenVoters(position, value, voters))
         return True
 
     # -- a change, by the leader -------------------------------------------------------------------------------------

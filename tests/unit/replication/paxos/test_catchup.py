@@ -61,7 +61,7 @@ def test_a_stranger_is_asked_though_another_comes_before_each_beat() -> None:
     catchup.meet(6)
     seen: dict[int, list[int]] = {}
     for _ in range(2):
-        catchup.asked(7, 3)
+        catchup.on_request(7, 3)
         seen |= asked(catchup, 3)
     assert seen == {6: [1, 2], 7: [1, 2]}
 
@@ -84,20 +84,20 @@ def test_what_has_come_is_not_asked_for_again() -> None:
 def test_who_asks_is_asked_for_what_cannot_be_read_here() -> None:
     """It may be who the members are."""
     alone = Catchup((), replica(3, faulty=range(2, 3)))
-    alone.asked(3, 0)
+    alone.on_request(3, 0)
     assert asked(alone, 3) == {3: [2]}
 
 
 def test_who_asks_is_not_asked_as_long_as_all_can_be_read_here() -> None:
     catchup = Catchup((2,), replica(3, faulty=range(0)))
-    catchup.asked(9, 3)
+    catchup.on_request(9, 3)
     assert [asked(catchup, 3) for _ in range(3)] == [{2: []}] * 3
 
 
 def test_who_asks_from_further_on_is_asked() -> None:
     """The members may have changed where this replica has not come yet."""
     catchup = Catchup((2,), replica(3, faulty=range(0)))
-    catchup.asked(9, 4)
+    catchup.on_request(9, 4)
     assert [asked(catchup, 3) for _ in range(2)] == [{9: []}, {2: []}]
 
 
