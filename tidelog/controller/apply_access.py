@@ -23,7 +23,7 @@ def apply_to_access(access: Access, record: AccessRecord) -> Access:
         case UserStored(user):
             return replace(access, users=in_order({**access.users, user.name: user}))
         case UserRemoved(name):
-            users = {other: user for other, user in access.users.items() if other != name}
+            users = {user_name: user for user_name, user in access.users.items() if user_name != name}
             return replace(access, users=in_order(users))
         case TokenStored(token):
             return replace(access, tokens=in_order({**access.tokens, token.token_id: token}))

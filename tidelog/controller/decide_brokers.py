@@ -135,14 +135,14 @@ def note_stamps(image: ClusterImage, command: NoteStamps) -> Decision:
     if image.level == LEVEL_MIN:
         return Decision()
     brokers = {int(node): broker for node, broker in image.brokers.items()}
-    news = [
+    newer = [
         stamped
         for stamped in command.stamps
         if (broker := brokers.get(stamped.node_id)) is not None
         and broker.epoch == stamped.broker_epoch
         and stamped.stamp > broker.stamp
     ]
-    return Decision((BrokersStamped(news),)) if news else Decision()
+    return Decision((BrokersStamped(newer),)) if newer else Decision()
 
 
 def _loss(registered_before: BrokerInfo | None, command: RegisterBroker) -> Loss | None:

@@ -29,17 +29,19 @@ def accept_loss(image: ClusterImage, command: AcceptLoss) -> Decision:
     _check(command)
     accepted = LostRanges(info.losses)
     # What was given up before keeps its first record; a repetition finds nothing new.
-    news = tuple(lost for lost in command.ranges if not accepted.covers(lost.start, lost.end))
+    new_ranges = tuple(lost for lost in command.ranges if not accepted.covers(lost.start, lost.end))
     # A range that overlaps accepted ones falls into the parts between them, each an entry of its own.
-    parts = sum(len(list(accepted.rest(lost.start, lost.end))) for lost in news)
+    parts = sum(len(list(accepted.rest(lost.start, lost.end))) for lost in new_ranges)
     if len(info.losses) + parts > LOSSES_MAX:
         raise InvalidRequest(
             f"partition {command.partition} has {len(info.losses)} ranges that were given up, and can have at most "
             f"{LOSSES_MAX}; nothing was given up now"
         )
-    if not news:
+    if not new_ranges:
         return Decision()
-    return Decision((LossAccepted(command.topic_id, command.partition, news, command.at_ms, command.by, command.via),))
+    return Decision(
+        (LossAccepted(command.topic_id, command.partition, new_ranges, command.at_ms, command.by, command.via),)
+    )
 
 
 def _partition(image: ClusterImage, command: AcceptLoss) -> PartitionInfo:

@@ -67,7 +67,7 @@ class Partitions:
         self,
         topic: Topic,
         was: PartitionInfo,
-        asked: PartitionInfo,
+        proposed: PartitionInfo,
         *,
         even_unclean: bool = False,
         unfit: NodeId | None = None,
@@ -80,7 +80,7 @@ class Partitions:
             # The topic's own setting stays off: an operator has allowed this one election.
             rules = rules.model_copy(update={"unclean_leader_election_enable": True})
         brokers = Brokers(self.image, absent=NO_LEADER if unfit is None else unfit)
-        return self.put(topic, rules_of(topic).settled(was, asked, rules, brokers, lost))
+        return self.put(topic, rules_of(topic).settled(was, proposed, rules, brokers, lost))
 
     def put(self, topic: Topic, now: PartitionInfo) -> PartitionInfo:
         """Stores a changed partition for this decision, and returns it."""

@@ -27,18 +27,18 @@ def alter_quotas(image: ClusterImage, command: AlterQuotas) -> Decision:
         )
     if not 1 <= len(command.changes) <= CHANGES_MAX:
         raise InvalidRequest(f"{len(command.changes)} entities are to change; one request takes 1 to {CHANGES_MAX}")
-    quotas, news = image.quotas, []
+    quotas, changes = image.quotas, []
     for change in command.changes:
         entity = checked_entity(Entity(change.user, change.client_id, change.address))
         check_rates(entity, change.rates)
         after = altered(quotas, entity, change.rates)
         # Only what changes something is recorded, so that a repetition writes nothing.
         if after != quotas:
-            news.append(QuotaChange(dict(change.rates), *entity))
+            changes.append(QuotaChange(dict(change.rates), *entity))
         quotas = after
     # Where there are more than the limit already, quotas can still be changed and taken back.
     if len(quotas) > max(ENTITIES_MAX, len(image.quotas)):
         raise InvalidRequest(f"{len(quotas)} entities would have quotas, and at most {ENTITIES_MAX} may; remove some")
-    if not news or command.validate_only:
+    if not changes or command.validate_only:
         return Decision()
-    return Decision((QuotasAltered(tuple(news)),))
+    return Decision((QuotasAltered(tuple(changes)),))

@@ -71,8 +71,10 @@ def _candidates(image: ClusterImage, info: PartitionInfo, node: NodeId) -> list[
     from `node` on, then those of the ELR."""
     # In a circle from the unfit one on, so that all have their turn if several are damaged.
     at = info.replicas.index(node)
-    others = [other for other in (*info.replicas[at + 1 :], *info.replicas[:at]) if image.is_live(other)]
-    return [other for other in others if other in info.isr] + [other for other in others if other in info.elr]
+    others = [replica for replica in (*info.replicas[at + 1 :], *info.replicas[:at]) if image.is_live(replica)]
+    return [replica for replica in others if replica in info.isr] + [
+        replica for replica in others if replica in info.elr
+    ]
 
 
 # -- lost logs ---------------------------------------------------------------------------------------------------------

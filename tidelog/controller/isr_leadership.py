@@ -38,9 +38,9 @@ def isr_new_partition(image: ClusterImage, partition: int, replicas: tuple[NodeI
 
 
 def isr_settled(
-    was: PartitionInfo, asked: PartitionInfo, rules: TopicConfig, brokers: Brokers, lost: Lost | None
+    was: PartitionInfo, proposed: PartitionInfo, rules: TopicConfig, brokers: Brokers, lost: Lost | None
 ) -> PartitionInfo:
-    """Returns the entry that follows `was`. `asked` is the same entry with the requested ISR, leader or replicas.
+    """Returns the entry that follows `was`. `proposed` is the same entry with the requested ISR, leader or replicas.
     Fenced members leave the ISR, a finished reassignment ends, a leader is elected, the ELR is kept, and the epochs are
     raised."""
     is_live = brokers.is_live
@@ -48,11 +48,11 @@ def isr_settled(
     # would truncate what was committed.
     gone = lost.node if lost is not None and lost.takes_acknowledged(rules) else NO_LEADER
     # The order of the replicas is that of preference. A fenced member leaves now: the leader commits nothing before it.
-    isr = tuple(node for node in asked.replicas if node in asked.isr and node != gone and is_live(node))
+    isr = tuple(node for node in proposed.replicas if node in proposed.isr and node != gone and is_live(node))
     # What was committed so far is on all members of the set before this event. One that is only asked for is no
     # measure.
-    complete = tuple(node for node in asked.replicas if node in (*was.isr, *was.elr) and node != gone)
-    now = replace(asked, isr=isr, last_known_elr=_last_known(was, asked, lost))
+    complete = tuple(node for node in proposed.replicas if node in (*was.isr, *was.elr) and node != gone)
+    now = replace(proposed, isr=isr, last_known_elr=_last_known(was, proposed, lost))
     now = _led(now, complete, rules, is_live)
     is_unclean = bool(now.isr) and all(node not in complete for node in now.isr)
     if not is_unclean:  # else a move would end with whoever is left, and what the others have be deleted at once

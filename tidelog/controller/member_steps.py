@@ -75,7 +75,7 @@ def _steps(info: PartitionInfo, now: MemberSet, is_live: Judge, has_caught_up: J
     # The dead first: their votes cost nothing, and without them fewer answers make a majority.
     going.sort(key=lambda member: (is_live(member), member.engine_id))
     # The disk that was replaced goes before its successor comes: a node must never have two votes.
-    replaced = [member for member in going if member.node_id in [other.node_id for other in info.wanted]]
+    replaced = [member for member in going if member.node_id in [target.node_id for target in info.wanted]]
     if replaced or (going and (len(now.members) > len(info.wanted) or not missing)):
         # The leader last: removed earlier, it would leave steps that nobody takes.
         others = [member for member in replaced or going if member.node_id != info.leader]
@@ -86,10 +86,10 @@ def _steps(info: PartitionInfo, now: MemberSet, is_live: Judge, has_caught_up: J
 def is_report_due(info: PartitionInfo, now: MemberSet) -> bool:
     """Returns True if a report of the members would have the controller act: it does not know them, or waits for the
     report to complete a reassignment, or has to give new ids to members that were passed over."""
-    ids, wanted_ids = ids_of(now.members), ids_of(info.wanted)
+    ids, target_ids = ids_of(now.members), ids_of(info.wanted)
     # Such an id can never be added any more; the controller has to give its disk another.
-    is_late = any(engine_id not in ids and engine_id < now.next_engine_id for engine_id in wanted_ids)
-    return is_late or ids != ids_of(info.members) or (ids == wanted_ids and info.is_moving)
+    is_late = any(engine_id not in ids and engine_id < now.next_engine_id for engine_id in target_ids)
+    return is_late or ids != ids_of(info.members) or (ids == target_ids and info.is_moving)
 
 
 def _is_sound(after: MemberSet, judge: Judge) -> bool:

@@ -53,13 +53,13 @@ def quorum_new_partition(image: ClusterImage, partition: int, replicas: tuple[No
 
 
 def quorum_settled(
-    was: PartitionInfo, asked: PartitionInfo, _rules: TopicConfig, brokers: Brokers, _lost: Lost | None
+    was: PartitionInfo, proposed: PartitionInfo, _rules: TopicConfig, brokers: Brokers, _lost: Lost | None
 ) -> PartitionInfo:
-    """Returns the entry that follows `was`. `asked` is the same entry with the requested replicas, members, leader or
-    leader epoch. Wanted members follow from the replicas, a leader is named, and the epochs are raised. Settings and
+    """Returns the entry that follows `was`. `proposed` is the same entry with the requested replicas, members, leader
+    or leader epoch. Wanted members follow from the replicas, a leader is named, and the epochs are raised. Settings and
     losses do not matter: a disk that has lost its promises votes under another id."""
     # Once the voters have changed nobody founds the log: a disk without it must rejoin, or its empty log would vote.
-    now = replace(with_wanted(asked, brokers), is_founding=was.is_founding and asked.members == was.members)
+    now = replace(with_wanted(proposed, brokers), is_founding=was.is_founding and proposed.members == was.members)
     # A live broker on another disk casts no vote of the old one, and an id that is replaced has lost its promises.
     voting = [member.node_id for member in now.members if brokers.is_voting(member) and not is_replaced(now, member)]
     now = replace(now, isr=tuple(node for node in now.replicas if node in voting))
@@ -82,7 +82,7 @@ def quorum_called_off(info: PartitionInfo, _name: TopicPartition) -> PartitionIn
 def with_wanted(info: PartitionInfo, brokers: Brokers) -> PartitionInfo:
     """Returns the entry with one wanted member for each target replica, on its present disk. A disk that is wanted or
     votes already keeps its engine id; another disk gets a new one."""
-    wanted, next_engine_id = [], info.next_engine_id
+    targets, next_engine_id = [], info.next_engine_id
     for node in info.target:
         disk = (node, brokers.storage_of(node))
         # An id stands for the promises on its disk: a second id would give one disk two votes.
@@ -92,9 +92,9 @@ def with_wanted(info: PartitionInfo, brokers: Brokers) -> PartitionInfo:
             assert next_engine_id <= ENGINE_ID_MAX, "a partition that has used up its engine ids"
             members = [PartitionMember(next_engine_id, *disk)]
             next_engine_id += 1
-        wanted.append(members[0])
+        targets.append(members[0])
     # In the order of the ids, as members are kept: a move has ended when the two tuples are equal.
-    ordered = tuple(sorted(wanted, key=lambda member: member.engine_id))
+    ordered = tuple(sorted(targets, key=lambda member: member.engine_id))
     return replace(info, wanted=ordered, next_engine_id=next_engine_id)
 
 
@@ -121,7 +121,9 @@ def quorum_regrouped(info: PartitionInfo, kept: Sequence[NodeId], brokers: Broke
 
 def is_replaced(info: PartitionInfo, member: PartitionMember) -> bool:
     """Returns True if another engine id is wanted for the member's node: its disk has lost its vote, or is gone."""
-    return any(other.node_id == member.node_id and other.engine_id != member.engine_id for other in info.wanted)
+    return any(
+        successor.node_id == member.node_id and successor.engine_id != member.engine_id for successor in info.wanted
+    )
 
 
 def ids_of(members: Sequence[PartitionMember]) -> tuple[int, ...]:

@@ -22,7 +22,7 @@ from tidelog.controller.sessions import Sessions
 from tidelog.model.cluster import BrokerInfo, ClusterImage, Voter
 from tidelog.model.ids import NodeId
 
-VOTERS_WANTED = 3
+VOTERS_TARGET = 3
 BEHIND_RECORDS_MAX = 1_000
 """The most records by which a candidate may be behind the end of the metadata log."""
 
@@ -48,7 +48,7 @@ def next_step(
     if lost is not None:
         return ChangeVoters(remove=lost.voter_id)
     candidates = _candidates(image, sessions)
-    missing = max(VOTERS_WANTED, image.voters_founded) - len(image.voters)
+    missing = max(VOTERS_TARGET, image.voters_founded) - len(image.voters)
     # Two voters tolerate no failure, just as one does, and twice as many disks can fail; four are to three as two to
     # one. So an even number is only passed through, on the way to the next odd one.
     needed = 1 if len(image.voters) % 2 == 0 else 2
