@@ -262,7 +262,7 @@ class ReplicaLogs:
         self._report(log.name, report)
         self.high_watermarks[partition_id] = report.high_watermark
         log.give_up(self._lost.get(partition_id, LostRanges()))
-        log.damage.on_change = partial(self._found_damage, partition_id)
+        log.damage.on_change = partial(self._on_damage, partition_id)
         log.on_offline = partial(self._offline.__setitem__, partition_id, log)
         if log.offline_reason is not None:
             log.on_offline()
