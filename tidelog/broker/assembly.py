@@ -116,8 +116,8 @@ def _clients(config: BrokerConfig) -> int:
 
 
 def _shared_out(config: BrokerConfig, clients: int) -> dict[str, int]:
-    """Returns the connection limits of the HTTP and the Kafka listener, reduced in proportion to `clients` connections
-    in all."""
+    """Returns the connection limits of the HTTP and the Kafka listener by setting, which add up to `clients`, in the
+    ratio of the configured limits."""
     http = max(1, clients * config.http_connections_max // _clients(config))
     return {"http_connections_max": http, "kafka_connections_max": max(1, clients - http)}
 

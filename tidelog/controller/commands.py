@@ -327,8 +327,8 @@ class BrokerAdmitted(CommandAnswer, frozen=True, tag=True):
 
 
 class RegistrationOutdated(CommandAnswer, frozen=True, tag=True):
-    """The answer that nothing was done, because the newest registration of this node id is not the one named; -1 if
-    there is none."""
+    """The answer that nothing was done, because the newest registration of this node id is not the one that the command
+    replaces. `broker_epoch` is that of the newest registration, -1 if there is none."""
 
     broker_epoch: NaturalOrNone
 

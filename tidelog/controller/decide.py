@@ -15,7 +15,8 @@ from tidelog.model.cluster import ClusterImage
 
 
 def decide(image: ClusterImage, command: Command, config: BrokerConfig) -> Decision:
-    """Returns the records and the answer for a command. Raises the errors of the deciding function for its kind."""
+    """Returns the records and the answer for a command. Raises the `TidelogError` with which the command is refused: it
+    has no effect then."""
     decided_by = COMMANDS[type(command)].decide
     assert decided_by is not None, f"{command!r} is noted, not decided"
     return decided_by(image, command, config)

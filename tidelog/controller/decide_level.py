@@ -50,7 +50,8 @@ def raise_level(image: ClusterImage, command: RaiseLevel) -> Decision:
 
 
 def _heard(image: ClusterImage, spoken: Sequence[SpokenLevels]) -> dict[NodeId, LevelRange]:
-    """Returns the feature levels that brokers' registered processes have reported themselves."""
+    """Returns, by node id, the feature levels that the broker's registered process has reported itself; brokers that
+    have reported none are left out."""
     # By incarnation: a process that was replaced since may have been of another version.
     levels_by_process = {(answer.node_id, answer.incarnation): answer.levels for answer in spoken}
     levels_of = {

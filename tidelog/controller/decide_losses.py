@@ -16,7 +16,7 @@ from tidelog.model.losses import LOSSES_MAX, LostRanges
 RANGES_MAX = 64
 """The most ranges that one command may give up."""
 STATEMENTS_MAX = 100
-"""The most replicas' statements per range."""
+"""The most replicas whose statements about one given-up range a command may carry."""
 DIGESTS_MAX = 64
 """The most batches that a range may name."""
 WORD_CHARS_MAX = 256

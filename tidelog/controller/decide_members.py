@@ -100,8 +100,9 @@ def _is_possible(info: PartitionInfo, reported: MemberSet) -> bool:
 
 
 def _noted(info: PartitionInfo, reported: MemberSet, brokers: Brokers) -> PartitionInfo:
-    """Returns the partition with the reported members. Wanted members whose engine id was passed over get another one;
-    if all wanted members are in force, the reassignment is complete."""
+    """Returns the partition with the reported members. A wanted member gets another engine id if one with a larger id
+    became a member before it, since ids are added in ascending order only; if all wanted members are in force, the
+    reassignment is complete."""
     ids = ids_of(reported.members)
     # Ids are added in their order: one that was passed over can never be, so its disk gets another.
     turns = tuple(

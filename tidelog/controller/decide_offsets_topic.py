@@ -57,7 +57,8 @@ def create_offsets_topic(image: ClusterImage, command: CreateOffsetsTopic, confi
 
 
 def _audit_configs(config: BrokerConfig) -> dict[str, str]:
-    """Returns the audit topic's settings that differ from users' topics; its retention is left to the operator."""
+    """Returns, by name, the audit topic's settings that differ from users' topics; its retention is left to the
+    operator."""
     return {
         COMMIT_PROTOCOL: config.offsets_topic_commit_protocol,
         "cleanup.policy": "delete",
@@ -69,7 +70,7 @@ def _audit_configs(config: BrokerConfig) -> dict[str, str]:
 
 
 def _configs(config: BrokerConfig) -> dict[str, str]:
-    """Returns the settings of the offsets topic, which keep it from losing records whatever the brokers'
+    """Returns, by name, the settings of the offsets topic, which keep it from losing records whatever the brokers'
     defaults are."""
     return {
         COMMIT_PROTOCOL: config.offsets_topic_commit_protocol,

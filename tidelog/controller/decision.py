@@ -36,8 +36,8 @@ class MetadataLog(Protocol):
         ...
 
     async def change_voters(self, *, add: Voter | None = None, remove: int | None = None) -> None:
-        """Adds one voter, or removes one by its id; returns when the new voter set is in force. Raises the errors of
-        `append`."""
+        """Adds one voter, or removes one by its id; returns when the new voter set is in force. Raises `NotController`
+        or `Overloaded` if nothing was changed, and `ControllerLost` if the outcome is unknown."""
         ...
 
     @property

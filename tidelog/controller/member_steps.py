@@ -85,7 +85,8 @@ def _steps(info: PartitionInfo, now: MemberSet, is_live: Judge, has_caught_up: J
 
 def is_report_due(info: PartitionInfo, now: MemberSet) -> bool:
     """Returns True if a report of the members would have the controller act: it does not know them, or waits for the
-    report to complete a reassignment, or has to give new ids to members that were passed over."""
+    report to complete a reassignment, or has to give a new engine id to a wanted member, because one with a larger id
+    became a member before it."""
     ids, target_ids = ids_of(now.members), ids_of(info.wanted)
     # Such an id can never be added any more; the controller has to give its disk another.
     is_late = any(engine_id not in ids and engine_id < now.next_engine_id for engine_id in target_ids)

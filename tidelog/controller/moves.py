@@ -24,7 +24,8 @@ def planned(image: ClusterImage, leaving: Sequence[int] = ()) -> list[AlterReass
     """Returns commands that spread all replicas evenly over the brokers, and leave none on those in `leaving`.
 
     A fenced broker that does not leave is included; if it would have to copy a partition, the controller refuses that
-    command. Raises `NotFound`, or `InvalidRequest` as `plan_rebalance` does.
+    command. Raises `NotFound` for an unknown broker in `leaving`; `InvalidRequest` if a partition has more replicas
+    than brokers remain, if only some brokers have a rack, or if a replica is on an unknown broker.
     """
     unknown = [node for node in leaving if node not in image.brokers]
     if unknown:

@@ -214,7 +214,7 @@ class AcceptLoss(ClientCommand, frozen=True, tag=True):
     topic_id: str
     partition: Int64
     ranges: tuple[GivenUpRange, ...]
-    """The ranges, in order of offsets."""
+    """The offset ranges that are given up, in order of offsets."""
     by: str
     via: Natural
     at_ms: Int64
@@ -229,7 +229,7 @@ class RegroupPartition(ClientCommand, frozen=True, tag=True):
     partition: Int64
     partition_epoch: Int64
     kept: tuple[Int64, ...]
-    """The brokers whose replicas remain."""
+    """The node ids of the brokers whose replicas remain."""
     end: Int64
     source: Int64
     statements: tuple[LossStatement, ...]

@@ -127,7 +127,7 @@ class BrokerRegistered(MetadataRecord, frozen=True, tag=True, kw_only=True, omit
 
     @property
     def advertised(self) -> Mapping[str, Endpoint]:
-        """The advertised addresses, also of a record from before brokers had several listeners."""
+        """The advertised addresses by listener name, also of a record from before brokers had several listeners."""
         return self.listeners if self.host is None else {HTTP: Endpoint(self.host, self.port or 0)}
 
 

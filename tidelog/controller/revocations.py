@@ -28,7 +28,7 @@ class Revocations:
         self._under_way: frozenset[NodeId] = frozenset()
 
     def begin(self, position: int) -> None:
-        """Begins a term with the metadata applied up to this position."""
+        """Begins a controller term, before which the metadata up to this position was applied."""
         # What the last controller took from brokers is not remembered; all of it lies before this position.
         self._begun_at, self._made_at = position, {}
 

@@ -54,7 +54,7 @@ class Sessions:
         self._timeout_s = timeout_ms / 1000
         self._lease_s = lease_ms / 1000
         self._silences: dict[tuple[NodeId, int], dict[NodeId, float]] = {}
-        """The time of each witness's last report that a broker, with this broker epoch, is silent."""
+        """For each silent broker, by node id and broker epoch: the time of the last report of each witness."""
         self._sessions: dict[NodeId, Session] = {}
         self._begun_s = 0.0
         self._unanswered_s = 0.0

@@ -33,7 +33,8 @@ from tidelog.model.groups import CommitOffsets, check_group_name
 
 
 def decide_join(shard: Shard, joiner: Joiner, settings: GroupSettings, now: Now) -> Turn:
-    """Decides a JoinGroup. Raises the errors of `JoinGroup`."""
+    """Decides a JoinGroup. Raises `UnknownMember`, `FencedInstance`, `InconsistentProtocol`, `GroupFull`,
+    `InvalidGroupName`, `InvalidSessionTimeout` or `InvalidRequest`."""
     request = joiner.request
     check_join(request, settings)
     group = shard.groups.get(request.group)
@@ -66,7 +67,8 @@ def _opened(group: Group, settings: GroupSettings, now: Now) -> Turn:
 
 
 def decide_sync(shard: Shard, request: SyncGroup, wait: int, settings: GroupSettings, now: Now) -> Turn:
-    """Decides a SyncGroup. Raises the errors of `SyncGroup`."""
+    """Decides a SyncGroup. Raises `UnknownMember`, `FencedInstance`, `IllegalGeneration`, `InconsistentProtocol` or
+    `RebalanceInProgress`."""
     turn = Turn(_classic(shard, request.group, request.member_id).copy(), settings, now)
     syncs.sync(turn, request, wait)
     return turn
@@ -110,7 +112,9 @@ def decide_silence(shard: Shard, name: str, member_id: str, settings: GroupSetti
 def decide_commit(
     shard: Shard, request: CommitAsMember, view: TopicsView, settings: GroupSettings, now: Now
 ) -> Decision:
-    """Decides an OffsetCommit by the request that classic members use. Raises the errors of `CommitAsMember`."""
+    """Decides an OffsetCommit by the request that classic members use. Raises `UnknownMember`, `FencedInstance`,
+    `IllegalGeneration` or `RebalanceInProgress`; `FencedMember` in a group whose partitions the coordinator assigns;
+    `GroupFull`, `InvalidRequest` or `InvalidGroupName`."""
     group = shard.groups.get(check_group_name(request.group))
     commit = CommitOffsets(group=request.group, offsets=request.offsets)
     if group is not None and group.members:

@@ -21,7 +21,8 @@ from tidelog.model.groups import JOIN, LEAVE, LEAVE_STATIC, Heartbeat
 
 
 def heartbeat(shard: Shard, request: Heartbeat, view: TopicsView, settings: GroupSettings, now: Now) -> Decision:
-    """Decides a heartbeat: join, leave, or a member's state and subscription. Raises the errors of `Heartbeat`."""
+    """Decides a heartbeat: join, leave, or a member's state and subscription. Raises `UnknownMember`, `FencedMember`,
+    `InstanceIdInUse`, `UnsupportedAssignor`, `GroupFull`, `InvalidRequest`, or `UnknownGroup` for a classic group."""
     if request.member_epoch > JOIN:
         return _beat(member_of(shard, request.group, request.member_id), request, view, settings, now)
     if request.member_epoch == JOIN:

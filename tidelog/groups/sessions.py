@@ -18,7 +18,8 @@ GroupMember: TypeAlias = tuple[str, str]
 
 
 class Deadlines:
-    """A deadline per key. Equal deadlines come up in the order of keys, so that simulations are reproducible."""
+    """Deadlines of group members. A key is a group and a member id, and has one deadline; equal deadlines come up in
+    the order of keys, so that simulations are reproducible."""
 
     def __init__(self) -> None:
         self._due_s: Final = dict[GroupMember, float]()
@@ -79,7 +80,7 @@ class Sessions:
         self._heard: Final = Deadlines()
         self._giving_up: Final = Deadlines()
         self._epochs: Final = dict[GroupMember, int]()
-        """Member epoch with which each member was told to revoke partitions."""
+        """The member epoch with which each member was told to revoke partitions, by group and member id."""
 
     def heard(self, group: str, member_id: str, timeout_ms: int, now_s: float) -> None:
         """Restarts the member's session: without another heartbeat it expires after `timeout_ms`."""

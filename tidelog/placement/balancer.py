@@ -32,8 +32,8 @@ class Rules(Protocol):
         ...
 
     def is_bound(self, source: int, target: int) -> bool:
-        """Returns True if such a move changes which other moves of the same item are allowed, because the item leaves a
-        rack."""
+        """Returns True if a move from `source` to `target` changes which other moves of the same item are allowed,
+        because the item leaves a rack."""
         ...
 
 

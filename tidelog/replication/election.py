@@ -322,8 +322,8 @@ class Election:
         return [Tell(voter, PreVote(self._round)) for voter in self._quorum.members if voter != self.me]
 
     def _would_promise(self, candidate: int, now_s: float) -> bool:
-        """Returns the answer to a pre-vote request. If it is granted, other candidates are refused for half a heartbeat
-        interval. A granted pre-vote is no promise."""
+        """Returns True if this voter would promise to `candidate` now, as its answer to a pre-vote request. If it is
+        granted, other candidates are refused for half a heartbeat interval. A granted pre-vote is no promise."""
         if not self._is_free_for(candidate, now_s):
             return False
         # One at a time, this voter itself included: else several candidates would get their quorums, and hinder each

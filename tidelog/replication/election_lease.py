@@ -117,8 +117,8 @@ class Term:
 
     @property
     def backed_s(self) -> float:
-        """Returns the latest time since which a quorum has answered a heartbeat sent then or later; -inf if there is
-        none."""
+        """Returns the latest time such that a quorum has answered heartbeats sent then or later: the leader's lease
+        counts from that time. -inf if there is none."""
         for since_s in sorted(self._backed_s.values(), reverse=True):
             if self._quorum.is_met(self._since(since_s)):
                 return since_s

@@ -110,8 +110,9 @@ class LogClient:
     async def truncate(self, begin: int, *, deadline_s: float) -> int:
         """Deletes the entries below position `begin`, and returns the first position left, which may be higher already.
 
-        Raises as `append`; also, surely without effect, `InvalidRequest` if the log ends before `begin`, and
-        `NotEnoughReplicas` if a voter may not have all these entries on its disk.
+        Raises `NotController` if no server does it in time (surely no effect), `ControllerLost` if it may be done;
+        also, surely without effect, `InvalidRequest` if the log ends before `begin`, and `NotEnoughReplicas` if a voter
+        may not have all these entries on its disk.
         """
         answer = await self._ask_leader(TruncateLog(begin), (), deadline_s, "the log is truncated")
         assert isinstance(answer, Truncated)
@@ -155,7 +156,7 @@ class LogClient:
             self.refusal = error.message
 
     def _turn_away(self) -> None:
-        """Closes the connection, so that the next server is tried."""
+        """Closes the connection to the server that was taken for the leader, so that the next server is tried."""
         if self._end is not None:
             self._end.close()
         self._end = None

@@ -68,7 +68,8 @@ class ReplicaDirectory:
 def initialise(files: Files, clock: Clock, entropy: Entropy) -> str:
     """Initialises a directory, so that its replica may found a log; returns the incarnation id of its disk. Blocking.
 
-    Raises as `ReplicaDirectory`, and `DirectoryRefused` if there is a replica already.
+    Raises `DirectoryRefused` if something is in it, a replica included; `ConfigError` if another process has locked it,
+    or another version wrote it; `OSError`.
     """
     if files.exists(JOURNAL):
         store, stored = SlotStore.look(files, JOURNAL, STANDALONE_LOG)

@@ -37,7 +37,8 @@ class LogFloor(Prefix, frozen=True):
     voters_position: int = -1
     assigned: tuple[VoterAssigned, ...] = ()
     is_known: bool = False
-    """False if the replica has skipped to this position, and has not got the state yet."""
+    """False if the replica has skipped the entries below this position, and has not fetched the voters and their ids
+    there from another replica yet."""
 
     @property
     def state(self) -> OwnState | None:
@@ -63,7 +64,7 @@ class OwnStateHistory:
     def __init__(self, position: int, state: OwnState | None) -> None:
         self._begin = position
         self._state = state
-        """State at the position `_begin`; None if it is not known."""
+        """The log's voters and voter ids at the position `_begin`; None if they are not known."""
         self._entries: list[tuple[int, VoterSet | VoterAssigned]] = []
 
     def note(self, position: int, entry: VoterSet | VoterAssigned) -> None:

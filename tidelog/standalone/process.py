@@ -33,7 +33,8 @@ DEFAULT = ElectionSettings()
 
 def initialise_directory(path: str) -> str:
     """Initialises a directory on this machine's disk, so that its replica may found a log; returns the incarnation id.
-    Raises as `initialise`."""
+    Raises `DirectoryRefused` if something is in it, a replica included; `ConfigError` if another process has locked it,
+    or another version wrote it; `OSError`."""
     return initialise(DiskFiles(path), SystemClock(), SystemEntropy())
 
 
@@ -64,7 +65,9 @@ def make_replica(
     settings: ElectionSettings = DEFAULT,
     secret: ClusterSecret | None = None,
 ) -> LogReplica:
-    """Returns a replica over TCP, on this machine's disk. Raises as `ReplicaDirectory`."""
+    """Returns a replica over TCP, on this machine's disk. Raises `DirectoryRefused` if something else is in the
+    directory, or promises of the replica are lost; `ConfigError` if another process has locked it, or another version
+    wrote it; `OSError`."""
     clock, entropy = SystemClock(), SystemEntropy()
     directory = ReplicaDirectory(DiskFiles(path), clock, entropy)
     return LogReplica(node_id, directory, TcpNetwork(), disk, clock, entropy, settings=settings, secret=secret)
@@ -82,8 +85,10 @@ def run_replica(
     """Runs a replica until SIGTERM or SIGINT; returns why it failed, or an empty string. `announce` is called with a
     line once the replica votes.
 
-    Raises as `ReplicaDirectory` and `LogReplica.start`; `OSError` if it cannot listen; `ConfigError` if other machines
-    could reach a replica that has no secret, and that is not allowed, or if the secret's file is invalid.
+    Raises `DirectoryRefused` if the directory holds something else, or promises of the replica are lost, or belongs to
+    another log; `OSError` if it cannot listen, or the disk fails; `ConfigError` if another process has locked the
+    directory, another version wrote it, or a server belongs to another log, if other machines could reach a replica
+    that has no secret, and that is not allowed, or if the secret's file is invalid.
     """
     log_to_standard_error(LOG_LEVEL)
     secret = _secret(secret_file)

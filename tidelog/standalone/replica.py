@@ -63,12 +63,13 @@ NEW_LOG = Past(
     remedy="if no other disk of the log comes back, nothing can be appended to it any more: read what is left with "
     "`tidelog log read`, and found another log with that",
 )
-"""Texts for a log with a lost journal: a standalone log has no other data, so nothing else shows its past."""
+"""The messages for a replica whose disk is new. It has no earlier cluster (`Past`): the directory of a standalone log
+holds nothing but the journal, so nothing shows whether one was lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The parts that a replica has as soon as it knows its log."""
+    """The parts of a replica that are made as soon as it knows which log it belongs to."""
 
     log: ElectedLog
     state: StateKeeper
@@ -335,6 +336,7 @@ class LogReplica:
             return (await log.append(users_entry(payload), 1)).position
 
     async def truncate(self, begin: int) -> int:
-        """Deletes the entries below `begin`; returns the first position left. Raises `NotController` while this replica
-        does not know its log, or as `Truncation.truncate`."""
+        """Deletes the entries below `begin`; returns the first position left. Raises, surely without effect:
+        `InvalidRequest` if the log ends before `begin`, `NotEnoughReplicas` if a voter does not have all these entries
+        on its disk, `NotController`, `Overloaded`. With an effect or not: `ControllerLost`."""
         return await self._require_parts().truncation.truncate(begin)

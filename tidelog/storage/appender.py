@@ -96,7 +96,9 @@ class Appender:
 
     def append_lost(self, start: int, end: int, epoch: int, now_ms: int) -> None:
         """Appends a LOST row for offsets [start, end), whose batches are committed but can be read nowhere, so that the
-        log can go on behind them. Reads of these offsets fail as damaged (`lost_offsets`). Raises as `append`."""
+        log can go on behind them. Reads of these offsets fail as damaged (`lost_offsets`). Raises `DiskFull` or
+        `Overloaded` (nothing was written, try again later), `LogOffline` (nothing was written), or `InternalError` (the
+        outcome is unknown; the log is offline now)."""
         state = self._state
         state.require_online()
         assert state.tail.offset <= start < end
@@ -126,8 +128,9 @@ class Appender:
             )
 
     def _write(self, data: Sequence[Buffer], rows: list[bytes], tail: Tail) -> None:
-        """Writes batches to the log file, then their rows to the catalog, and moves the log's end. Raises as
-        `append`."""
+        """Writes batches to the log file, then their rows to the catalog, and moves the log's end. Raises `DiskFull` or
+        `Overloaded` (nothing was written, try again later), `LogOffline` (nothing was written), or `InternalError` (the
+        outcome is unknown; the log is offline now)."""
         state = self._state
         segment = state.segments[-1]
         try:
@@ -179,7 +182,9 @@ class Appender:
         return state.is_behind_a_truncation or is_due or active.lost_at_end > 0
 
     def roll(self, now_ms: int) -> None:
-        """Seals the active segment, unless it has no offsets, and starts the next one. Raises as `append`."""
+        """Seals the active segment, unless it has no offsets, and starts the next one. Raises `DiskFull` or
+        `Overloaded` (nothing was written, try again later), `LogOffline` (nothing was written), or `InternalError` (the
+        outcome is unknown; the log is offline now)."""
         state = self._state
         state.require_online()
         if state.active.end_offset == state.active.base_offset:
@@ -210,7 +215,8 @@ class Appender:
     def begin_anew(self, now_ms: int) -> None:
         """Gives the log's last segment a sound checkpoint (the leader epochs and the producers' states of all segments
         before), so that older segments can be deleted at any time: rolls a new segment, or writes the catalog of the
-        last one again if that has no batches. Durable. Raises `OSError`, or as `append`."""
+        last one again if that has no batches. Durable. Raises `OSError`, `DiskFull`, `Overloaded`, `LogOffline` or
+        `InternalError`."""
         state = self._state
         if state.active.end_offset > state.active.base_offset:
             self.roll(now_ms)
@@ -269,15 +275,16 @@ class Appender:
 
     def vouch(self) -> None:
         """Appends a MARK row to the catalog, which says up to where the log is durable; the row itself waits for a
-        flush. Raises as `append`."""
+        flush. Raises `DiskFull`, `Overloaded`, `LogOffline` or `InternalError`."""
         state = self._state
         assert not state.is_behind_a_truncation, "a truncation's own rows vouch for the log"
         self.note_row(Kind.MARK, state.tail.log_start_offset)
         state.marked = state.tail.durable
 
     def note_row(self, kind: Kind, start_offset: int) -> None:
-        """Appends a catalog row without a batch; `start_offset` is the log start offset from then on. Raises as
-        `append`."""
+        """Appends a catalog row without a batch; `start_offset` is the log start offset from then on. Raises `DiskFull`
+        or `Overloaded` (nothing was written, try again later), `LogOffline` (nothing was written), or `InternalError`
+        (the outcome is unknown; the log is offline now)."""
         state = self._state
         row = self._codec.note(kind, state.tail, start_offset=start_offset)
         self._write([], [row], state.tail._replace(sequence=state.tail.sequence + 1, log_start_offset=start_offset))

@@ -69,8 +69,8 @@ def _in_segment(log: PartitionLog, segment: Segment, identity: Identity) -> tupl
 
 
 def _lost(log: PartitionLog, damage: Damage, identity: Identity) -> Holding:
-    """Adds damage without a catalog row to the log's list. Returns UNKNOWN for a batch that is named by its digest,
-    since it may or may not be the lost one; else HAVE_FAULTY."""
+    """Adds the damage that holds a wanted batch, whose catalog row is lost here, to the log's list. Returns UNKNOWN if
+    the batch is wanted by its digest, since it may or may not be the lost one; else HAVE_FAULTY."""
     # Whoever asked has found damage that this broker's own scrubber may be hours away from.
     log.damage.note(damage)
     return Holding.UNKNOWN if identity.is_known else Holding.HAVE_FAULTY

@@ -33,7 +33,8 @@ class Deleter:
         """Deletes everything below `offset`. Files are removed after the next flush. Does nothing if the log starts at
         or behind `offset`.
 
-        Raises `OffsetOutOfRange` if `offset` is beyond what is durable, else as `append`.
+        Raises `OffsetOutOfRange` if `offset` is beyond what is durable, `DiskFull`, `Overloaded`, `LogOffline`, or
+        `InternalError` (the outcome is unknown).
         """
         state = self._state
         state.require_online()

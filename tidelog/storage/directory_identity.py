@@ -53,7 +53,8 @@ class DirectoryIdentity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
 
 class DirectoryIdentityStore:
     """Loads the identity of one data directory when it is made, and stores it. `settle` has to be called before the
-    first store. Raises as `TwoCopyStore`."""
+    first store. Raises `Overloaded` or `PermissionError` if a copy cannot be opened for these reasons, which do not
+    mean that it is lost."""
 
     def __init__(self, files: Files) -> None:
         self._copies = TwoCopyStore(files, "", IDENTITY_NAMES, DirectoryIdentity, magic=MAGIC)
@@ -89,23 +90,26 @@ class DirectoryIdentityStore:
         return self.current
 
     def count_start(self) -> None:
-        """Adds one to `starts`, durably. Raises `OSError`."""
+        """Adds one to the number of broker processes started on this directory (`DirectoryIdentity.starts`), durably.
+        Raises `OSError`."""
         # Durable before the registration that tells it: the cluster refuses any directory that knows of fewer starts,
         # and must never have heard of one that this disk could forget.
         self.change(starts=self.given.starts + 1)
 
     def count_stamp(self) -> None:
-        """Adds one to `stamp`, durably. Raises `OSError`."""
+        """Adds one to the directory's time mark (`DirectoryIdentity.stamp`), durably. Raises `OSError`."""
         self.change(stamp=self.given.stamp + 1)
 
     def mend(self) -> int:
         """Reads both copies, and writes a bad or older one again from the other. Returns the number of bad copies; 0
-        for a directory without an identity. Blocking. Raises as `TwoCopyStore.mend`."""
+        for a directory without an identity. Blocking. Raises `Overloaded` or `PermissionError` if a copy cannot be
+        opened for these reasons, `OSError` if a write fails."""
         return 0 if self.current is None else self._copies.mend(self.current)
 
     def count_bad(self) -> int:
-        """Returns the number of copies that are damaged; 0 for a directory that never had an identity. Raises as
-        `TwoCopyStore.load`."""
+        """Returns the number of copies that are damaged; 0 for a directory that never had an identity. Raises
+        `Overloaded` or `PermissionError` if a copy cannot be opened for these reasons, which do not mean that it is
+        lost."""
         return 0 if self.current is None and not self.is_lost else self._copies.count_bad()
 
     def change(self, **facts: Any) -> None:

@@ -20,7 +20,7 @@ from tidelog.storage.segment import Damage
 from tidelog.storage.slot_entries import EntryKind, decode_entry
 
 Fields = dict[str, int | str | bool | list[list[int]] | list[str]]
-"""Fields of a JSON object."""
+"""The fields of a dumped row or batch, as a JSON object has them."""
 
 
 class Dumped(NamedTuple):

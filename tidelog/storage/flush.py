@@ -60,7 +60,7 @@ class Flush:
             self.afterwards()
 
     def release(self) -> None:
-        """Unpins the files, after success or failure."""
+        """Allows the files that were kept open for this flush to be closed again, after success or failure."""
         for path in self.files:
             self._opened.unpin(path)
 

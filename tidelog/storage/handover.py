@@ -47,7 +47,7 @@ def read_handover(files: Files, directory: str, codec: RowCodec, rows_max: int) 
 
 
 def drop_handover(files: Files, directory: str) -> None:
-    """Removes the file, which does not count any more. Best effort."""
+    """Removes the file with the producers' states, which does not count any more. Best effort."""
     with suppress(OSError):
         if files.exists(f"{directory}/{HANDOVER}"):
             files.remove(f"{directory}/{HANDOVER}")

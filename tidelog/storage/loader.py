@@ -87,7 +87,7 @@ class _Loader:
         self._is_bare = False
         """True if no segment was found."""
         self._is_known = False
-        """True if metainfo was found."""
+        """True if metainfo of this log was found on the disk."""
         self._info: Metainfo
         self._held: Held | None = None
 

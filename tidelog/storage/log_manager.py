@@ -80,7 +80,7 @@ class LogStatistics:
 class LogManager(LogOpener):
     """The logs of one process (Kafka's `LogManager`). Locks the data directory when made, unlocks it in `close`.
 
-    Raises as `data_directory.claim`.
+    Raises `ConfigError` if another process has locked it, or a newer program wrote it; `OSError` if it cannot be used.
     """
 
     def __init__(self, files: Files, *, open_max: int, new_incarnation: Callable[[], str]) -> None:
@@ -132,8 +132,8 @@ class LogManager(LogOpener):
         self.identity.change(held_position=position)
 
     def close_log(self, partition_id: PartitionId, high_watermark: int) -> None:
-        """Closes one log and its journal; it can be opened again. Blocking; no flush of it may be under way. Raises as
-        `PartitionLog.close`."""
+        """Closes one log and its journal; it can be opened again. Blocking; no flush of it may be under way. Raises
+        `OSError` or `Overloaded` if metainfo could not be stored: the files are closed all the same."""
         self._close_journal(partition_id)
         self._logs.pop(partition_id).close(high_watermark)
 
@@ -146,7 +146,7 @@ class LogManager(LogOpener):
     ) -> tuple[SlotStore, StoredSlots]:
         """Opens the newest replica of the metadata log, or makes an empty one. With `anew`, makes one in another
         directory, and leaves the older ones as they are. A new one gets this `incarnation`, or a drawn one. Blocking.
-        Raises as `SlotStore.open`."""
+        Raises `ConfigError` if the files there are no slot store, `OSError` if they cannot be opened or made."""
         previous = self._logs.pop(METADATA_LOG, None)
         if previous is not None:
             previous.close(previous.log_start_offset)

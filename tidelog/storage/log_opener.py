@@ -102,8 +102,8 @@ class LogOpener:
         self, partition_id: PartitionId, now_ms: int, *, anew: bool = False, bad_end: BadEnd = BadEnd.TRUNCATE
     ) -> tuple[SlotStore, StoredSlots]:
         """Opens the Paxos journal of a partition's replica, or makes an empty one; with `anew`, in place of one that
-        has forgotten what the replica promised. It is closed and removed with the partition's log. Blocking. Raises as
-        `SlotStore.open`."""
+        has forgotten what the replica promised. It is closed and removed with the partition's log. Blocking. Raises
+        `ConfigError` if the files there are no slot store, `OSError` if they cannot be opened or made."""
         self._close_journal(partition_id)
         directory = f"{log_directory(partition_id)}/{JOURNAL}"
         if anew:
@@ -122,7 +122,8 @@ class LogOpener:
 
     def look_at_journal(self, partition_id: PartitionId) -> StoredSlots | None:
         """Returns what a partition's Paxos journal holds, with the damaged entries at its end kept; None if there is no
-        journal. Changes nothing on the disk. Blocking. Raises as `SlotStore.open`."""
+        journal. Changes nothing on the disk. Blocking. Raises `ConfigError` if the files there are no slot store,
+        `OSError` if they cannot be opened."""
         directory = f"{log_directory(partition_id)}/{JOURNAL}"
         if not self._files.exists(directory):
             return None
@@ -141,7 +142,7 @@ class LogOpener:
             store.close()
 
     def hand_over(self, opened: OpenFiles) -> tuple[dict[PartitionId, PartitionLog], dict[PartitionId, SlotStore]]:
-        """Returns the open logs and journals, and moves their file handles to `opened`."""
+        """Returns the open logs and the open journals by partition, and moves their file handles to `opened`."""
         self._opened.join(opened)
         return self._logs, self._journals
 

@@ -62,7 +62,8 @@ class MetainfoStore(TwoCopyStore[Metainfo]):
         self._identity = identity
 
     def load(self) -> LoadedCopies[Metainfo] | None:
-        """Loads the newest sound copy without its `log` field; None if there is none. Raises as `TwoCopyStore.load`."""
+        """Loads the newest sound copy without its `log` field; None if there is none. Raises `Overloaded` or
+        `PermissionError` if a copy cannot be opened for these reasons, which do not mean that it is lost."""
         loaded = super().load()
         # The checksum has said whose it is. Dropped, so that equal metainfo compares equal.
         return loaded and replace(loaded, info=structs.replace(loaded.info, log=msgspec.UNSET))
@@ -76,7 +77,8 @@ class MetainfoStore(TwoCopyStore[Metainfo]):
         super().begin(structs.replace(info, log=str(self._identity)))
 
     def is_of_another(self) -> bool:
-        """Returns True if a copy is sound, and belongs to another log. Raises as `load`."""
+        """Returns True if a copy is sound, and belongs to another log. Raises `Overloaded` or `PermissionError` if a
+        copy cannot be opened for these reasons."""
         return any(self._is_of_another(raw) for raw in map(self._read_raw, self._paths))
 
     def _is_of_another(self, raw: bytes) -> bool:

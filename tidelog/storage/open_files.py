@@ -60,8 +60,8 @@ class OpenFiles:
         return len(self._idle) + len(self._pinned)
 
     def get(self, path: str, *, create: bool = False) -> File:
-        """Returns the handle of a file, which is opened if it is not open. Raises `OSError` as `Files.open` does, or
-        `Overloaded`."""
+        """Returns the handle of a file, which is opened if it is not open. Raises `OSError` if it cannot be opened,
+        `Overloaded` if descriptors or memory are short."""
         # Before `_idle`, and without touching it: the disk thread calls this for pinned files while the event loop goes
         # on.
         file = self._pinned.get(path)
@@ -108,8 +108,9 @@ class OpenFiles:
             self._idle[path] = self._pinned.pop(path)
 
     def hold(self, paths: Iterable[str]) -> Callable[[], None]:
-        """Pins files until the returned function is called. It does nothing for a file that was closed meanwhile, as by
-        a truncation of its log. Raises as `get`."""
+        """Pins files until the returned function is called. That function does nothing for a file that was closed
+        meanwhile, as by a truncation of its log. Raises `OSError` if a file cannot be opened, `Overloaded` if
+        descriptors or memory are short."""
         held: list[tuple[str, File]] = []
 
         def release() -> None:

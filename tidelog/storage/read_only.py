@@ -25,7 +25,8 @@ _SETTINGS = LogSettings(segment_bytes=1 << 62, segment_ms=1 << 62)
 def open_read_only(files: Files, directory: str, identity: PartitionId) -> tuple[PartitionLog, LoadReport]:
     """Opens a log for reading, and writes nothing; the report says what the next start would find and correct.
 
-    Raises `NotFound` if there is no such directory, else as `load_log`. Close the log with `PartitionLog.close(0)`.
+    Raises `NotFound` if there is no such directory, `OSError` if files cannot be opened. Close the log with
+    `PartitionLog.close(0)`.
     """
     if not files.exists(directory):
         raise NotFound(f"there is no log in {directory}")

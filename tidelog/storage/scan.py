@@ -62,7 +62,8 @@ class BadEnd:
     D, so that nothing acknowledged is dropped (the metadata log, decision 0035)."""
 
     def keeps(self, row: Row) -> bool:
-        """Returns True if the batch of this row is to be kept."""
+        """Returns True if the damaged batch that this row describes is to be kept; False if the log is to be truncated
+        before it."""
         return row.position < self.kept_below and row.number >= self.kept_from_number
 
 
@@ -201,8 +202,8 @@ class Scan:
     # -- rows that are there --------------------------------------------------------------------------------------
 
     def _skip_settled_rows(self) -> int:
-        """Returns the catalog slot to begin at. Rows below D are not read, if the last of them is sound: it has the
-        offset, position and epoch of all before it."""
+        """Returns the catalog slot to begin at. Rows below D (the highest durable mark) are not read, if the last of
+        them is sound: it has the offset, position and epoch of all before it."""
         segment = self.segment
         slot = min(self.durable - segment.first_sequence, segment.slots)
         if slot <= segment.body_slot:
@@ -250,15 +251,15 @@ class Scan:
         return self._adopt(slot - gap, self._size)
 
     def _is_believed(self, row: Row) -> bool:
-        """Returns True if a sound row at D or beyond is accepted. A floor entry whose batch is damaged is not: no other
-        replica has it."""
+        """Returns True if a sound row at D (the highest durable mark) or beyond is accepted. Not accepted is a damaged
+        floor entry (the first position of a Paxos journal): no other replica has a copy."""
         # What a floor says no other replica can give back, so a row without it is of no use.
         is_kept = self.bad_end.keeps(row) and row.number != FLOOR_NUMBER
         return is_kept or row.kind != Kind.BATCH or self.segment.holds(row)
 
     def _judge(self, row: Row) -> None:
-        """Reports a damaged batch at D or beyond, since it may not be committed. One below D is found when it
-        is read."""
+        """Reports a damaged batch at D (the highest durable mark) or beyond, since it may not be committed. One below D
+        is found when it is read."""
         # A new leader settles what may not be committed before its epoch begins, so it has to know of this damage now.
         is_doubtful = row.kind == Kind.BATCH and row.sequence >= self.durable
         if is_doubtful and self.bad_end.keeps(row) and not self.segment.holds(row):
@@ -284,8 +285,8 @@ class Scan:
     # -- rows that are missing ------------------------------------------------------------------------------------
 
     def _close_gap(self, slot: int, count: int, following: Row) -> None:
-        """Makes damaged rows below D again if the log shows exactly what they said; else leaves them, and reports the
-        damage."""
+        """Makes damaged rows below D (the highest durable mark) again if the log shows exactly what they said; else
+        leaves them, and reports the damage."""
         if count == 0:
             return
         rows = list(self._walk(following.file_position))
@@ -354,7 +355,7 @@ class Scan:
     # -- corrections ----------------------------------------------------------------------------------------------
 
     def _trim(self, slot: int) -> None:
-        """Truncates both files behind what was accepted."""
+        """Truncates the segment's log file and its catalog behind the batches and rows that were accepted."""
         segment, tail = self.segment, self._tail
         excess = max(self._size - tail.file_position, 0)
         if not excess and segment.catalog.size() <= slot * ROW_BYTES:

@@ -39,8 +39,8 @@ HEAD_BYTES_MAX = 4096
 NAME_BYTES_MAX = 56
 """Maximum bytes of content in a NAME row."""
 NAMED_CONTENT_MAX = NAME_BYTES_MAX - 2 - 16
-"""Room for a digest is always kept: clusters at a feature level whose rows older versions read have longer contents,
-and none of those is named."""
+"""Maximum bytes of an entry's content for which a NAME row is written: what is left of `NAME_BYTES_MAX` beside two
+lengths and a digest. Contents at the first feature level are longer, so those entries get no NAME row."""
 _HEAD_END_MAX = HEADER_BYTES + 32 + HEAD_BYTES_MAX
 _HEAD = struct.Struct(">hhQQB")
 _NO_TIMESTAMP = -1

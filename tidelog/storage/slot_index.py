@@ -137,7 +137,8 @@ class SlotIndex:
         self._payloads = {key: stored for key, stored in self._payloads.items() if stored.offset >= offset}
 
     def live(self) -> Iterator[tuple[int, int | None]]:
-        """Yields the offset of the oldest entry that is needed, with the slot's position, or None for the floor."""
+        """Yields, for each slot and at last for the floor (None), the offset of the oldest journal entry that it needs,
+        with the slot's position."""
         for position, slot in self.slots.items():
             # Oldest first is what counts: segments go from the front, and a slot is in the way until both of its
             # entries are behind.

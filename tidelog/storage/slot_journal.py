@@ -37,7 +37,9 @@ class SlotJournal:
 
     def append(self, *entries: tuple[Head, Buffer | None], is_moving: bool = False) -> int:
         """Appends entries, all or none, in one write; returns the journal's end. With `is_moving` the entries are
-        copies of live ones, and get NAME rows again. Raises as `PartitionLog.append`."""
+        copies of live ones, and get NAME rows again. Raises `DiskFull` or `Overloaded` (nothing was written, try again
+        later), `LogOffline` (nothing was written), or `InternalError` (the outcome is unknown; the log is offline
+        now)."""
         placed = list(enumerate(entries, self.log.log_end_offset))
         # A batch carries its own offset, so an entry is encoded for the position at which it will lie.
         encoded = [encode_entry(head, payload, offset, self._epoch) for offset, (head, payload) in placed]
@@ -113,7 +115,8 @@ class SlotJournal:
         return ENTRY_BYTES + self.index.bytes_of(position)
 
     def seal(self, offset: int) -> None:
-        """Rolls a new segment if the entry at `offset` is in the active one. Raises as `PartitionLog.append`."""
+        """Rolls a new segment if the entry at `offset` is in the active one. Raises `DiskFull`, `Overloaded`,
+        `LogOffline` or `InternalError`."""
         if self.log.active.base_offset <= offset:
             self.log.roll(self._now_ms)
 

@@ -87,7 +87,8 @@ def load_slots(
     for replicas that can finish an election although all voters have lost the same entry, as after a common power cut.
     With `TRUNCATE` it ends the journal; a `BadEnd` with a position keeps entries below that position.
 
-    Blocking. Raises `ConfigError` if the directory holds no slot store; otherwise as `load_log`.
+    Blocking. Raises `ConfigError` if the directory holds no slot store; `OSError` if its files cannot be opened or
+    made. Damage never raises.
     """
     # Before the loader: it would write new metainfo over what is lost, and the loss would never be seen again.
     amnesia = _find_amnesia(opened.files, directory, identity)
@@ -166,7 +167,8 @@ class _Replay:
         self._lost_floor: int | None = None
 
     def run(self) -> str | None:
-        """Replays the whole journal; returns why the store is amnesiac, or None."""
+        """Replays the whole journal; returns why it must have lost something durable (the store is amnesiac then), or
+        None."""
         lost: Damage | None = None
         start = self._journal.log_start_offset
         for part in self._journal.parts(start):

@@ -100,7 +100,8 @@ class SlotStore:
         bad_end: BadEnd = BadEnd.TRUNCATE,
         vouches: bool = False,
     ) -> tuple[SlotStore, StoredSlots]:
-        """Opens the store in `directory`, or makes an empty one. Blocking. Raises as `load_slots`."""
+        """Opens the store in `directory`, or makes an empty one; returns it with what it holds. Blocking. Raises
+        `ConfigError` if the directory holds something else, `OSError` if its files cannot be opened or made."""
         journal, index, stored = load_slots(
             opened, directory, identity, settings, new_incarnation=new_incarnation, now_ms=now_ms, bad_end=bad_end
         )
@@ -112,7 +113,8 @@ class SlotStore:
     def look(
         cls, files: Files, directory: str, identity: PartitionId, *, bad_end: BadEnd = BadEnd.TRUNCATE
     ) -> tuple[SlotStore, StoredSlots]:
-        """Opens a store for reading: nothing on the disk is changed. Blocking. Raises as `load_slots`."""
+        """Opens a store for reading: nothing on the disk is changed. Returns it with what it holds. Blocking. Raises
+        `ConfigError` if the directory holds something else, `OSError` if its files cannot be opened."""
         opened = OpenFiles(ReadOnlyFiles(files), HANDLES_MAX)
         store, stored = cls.open(opened, directory, identity, new_incarnation="", now_ms=0, bad_end=bad_end)
         store.journal.take_offline("it was opened for reading")
@@ -146,7 +148,8 @@ class SlotStore:
         return self._entries.append(*entries)
 
     def _entry_of(self, put: SlotPut, written: set[tuple[int, bytes]]) -> tuple[Head, Buffer | None]:
-        """Returns the journal entry of a put. `written` are the payloads of earlier puts in the same write."""
+        """Returns the head and the payload of the journal entry for a put; the payload is None if the entry is to have
+        none. `written` are the payloads of earlier puts in the same write."""
         position, number, identity, payload, digest = put
         floor = self._entries.index.floor
         assert floor is None or position >= floor.position, f"position {position} is below the floor"
@@ -328,7 +331,8 @@ class SlotStore:
 
     def vouch(self) -> bool:
         """If the store vouches, writes a mark for the durable entries that have none. Returns True if a mark waits for
-        the next flush. Raises `DiskFull` or `Overloaded` (try again later), or as `put`."""
+        the next flush. Raises `DiskFull` or `Overloaded` (try again later), `LogOffline`, or `InternalError`: the store
+        is offline now."""
         # A mark says how far everything was durable before it, so it is written when a flush has ended, and itself
         # needs the next one.
         if self._vouches and self._marked_end < self.journal.durable_offset:
@@ -342,14 +346,16 @@ class SlotStore:
         self.journal.mark()
 
     def close(self) -> None:
-        """Flushes and closes the journal. Raises as `PartitionLog.close`."""
+        """Flushes and closes the journal. Raises `OSError` or `Overloaded` if its metainfo could not be stored: the
+        files are closed all the same."""
         self.journal.close(0)
 
     # -- space ----------------------------------------------------------------------------------------------------
 
     def delete_below(self, position: int) -> None:
         """Forgets the slots below `position`, which is at most the floor. Segments of the journal without live entries
-        are deleted once all earlier puts, that of the floor among them, are durable. Raises as `put`."""
+        are deleted once all earlier puts, that of the floor among them, are durable. Raises `DiskFull`, `Overloaded`,
+        `LogOffline` or `InternalError`."""
         floor = self._entries.index.floor
         assert floor is not None and position <= floor.position, f"the floor is not at {position} yet"
         # Before `vacate`: slots below the floor are dead, and what is dead is not moved.
@@ -361,7 +367,7 @@ class SlotStore:
         damaged: otherwise the next opening would find that entries are lost, but not which. Their live entries are
         copied first, a bounded part with each call; the segments are deleted once the copies are durable. Returns
         False, and does nothing, while a slot or the floor needs the damaged entries: it has to be put again first.
-        Raises as `put`."""
+        Raises `DiskFull`, `Overloaded`, `LogOffline` or `InternalError`."""
         # Its slot has to be put again first, by who knows the value. To give up the segment before that would forget a
         # vote.
         if self._entries.index.needing(start, end):

@@ -34,7 +34,8 @@ _HEAD = struct.Struct("<HHQQ16sI")  # magic, version, position, size, root, leng
 
 
 class DamagedSnapshot(Exception):
-    """Some chunks of a snapshot are damaged or missing. A replica with the same root can give them back."""
+    """Some chunks of a snapshot are damaged or missing. Another replica can give them, if its snapshot at this position
+    has the same root hash."""
 
     def __init__(self, position: int, chunks: Iterable[int]) -> None:
         self.position = position

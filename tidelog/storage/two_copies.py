@@ -74,7 +74,8 @@ class TwoCopyStore(Generic[Facts]):
         return LoadedCopies(info, self._sequence, len(self._paths) - good)
 
     def count_bad(self) -> int:
-        """Returns the number of copies that cannot be used. Raises as `load`."""
+        """Returns the number of copies that cannot be used. Raises `Overloaded` or `PermissionError` if a copy cannot
+        be opened for these reasons."""
         return sum(self._read(path) is None for path in self._paths)
 
     def store(self, info: Facts) -> None:
@@ -105,8 +106,8 @@ class TwoCopyStore(Generic[Facts]):
 
     def mend(self, info: Facts) -> int:
         """Reads both copies, and writes a bad or older one again from the other; if both are bad, writes `info`.
-        Returns the number of bad copies. A good copy is only overwritten by a newer one. Blocking. Raises as `load`,
-        and `OSError`."""
+        Returns the number of bad copies. A good copy is only overwritten by a newer one. Blocking. Raises `Overloaded`
+        or `PermissionError` if a copy cannot be opened for these reasons, `OSError` if a write fails."""
         raws = {path: self._read_raw(path) for path in self._paths}
         sound_copies = {path: copy for path, raw in raws.items() if (copy := self._decode(raw)) is not None}
         # Both are bad at once. The process that has them open knows what they said, and nobody else does.

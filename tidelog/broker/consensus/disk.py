@@ -34,7 +34,7 @@ END_S_MAX = 5.0
 PUT_OFF_S = 0.05
 """Seconds that a record that no answer depends on may be kept in memory before it is written."""
 TOGETHER_MAX = 64
-"""Records that are written at one time."""
+"""Maximum number of records that are written to the journal at one time."""
 UNWRITTEN_MAX = 1_000
 """Records that may wait for disk space; the disk counts as failed if there are more."""
 
@@ -57,7 +57,8 @@ class StateMachine(Protocol):
 
 
 class _Unwritten(NamedTuple):
-    """A record that waits to be written; without a record, the mark behind the last record of the step `effect`."""
+    """A record of the engine's step `effect` that waits to be written. `record` is None in the last entry of a step:
+    once it is reached, all records of the step are written."""
 
     record: Metadata | Prefix | Slot | None
     payload: Buffer | None
@@ -189,7 +190,8 @@ class ReplicaDisk:
         return run or [self._unwritten[0]]
 
     def _write_run(self, run: list[_Unwritten]) -> None:
-        """Writes a run of records, all or none, and notes which engine steps end with it."""
+        """Writes consecutive slots, or one record of another kind, all or none, and notes which engine steps end with
+        them."""
         self._put(run)
         for record, _, effect, _ in run:
             # The step is durable when the journal has reached this end, and the metainfo asked for so far is stored.
@@ -341,7 +343,8 @@ class ReplicaDisk:
             self._report()
 
     def _vouch(self) -> None:
-        """Makes another flush record how far the journal is durable, if the store asks for that."""
+        """Requests another flush, by which a mark of how far the journal is durable gets on disk, if the store has to
+        vouch for its entries (`SlotStore.vouch`)."""
         try:
             if self._store.vouch():
                 self._log_writer.submit(self)

@@ -313,8 +313,8 @@ class ElectedLog:
         return await self._propose(Append(count, self.engine.payloads.hold(payload)))
 
     async def truncate(self, begin: int) -> None:
-        """Truncates the log's head: it begins at `begin` then, which the snapshots of a majority must cover. Raises as
-        `append`."""
+        """Truncates the log's head: it begins at `begin` then, which the snapshots of a majority must cover. Raises
+        `NotController` or `Overloaded` if nothing was done, `ControllerLost` if the outcome is unknown."""
         await self._propose(Truncate(begin))
 
     async def _propose(self, event: Append | Truncate) -> Applied:

@@ -245,7 +245,7 @@ class Engine:
             self._send(learner, response)
 
     def close(self) -> None:
-        """Sends the notices that wait, and cancels all timers."""
+        """Sends the notices of chosen values that were put off, and cancels all timers."""
         self._give_notice()
         self.disk.close()
         for handle in self._timers.values():
@@ -297,7 +297,8 @@ class Engine:
             self._post_in_order(to, message, readable)
 
     def _post_in_order(self, to: int, message: Message, payloads: Sequence[Buffer]) -> None:
-        """Sends a message together with the notices that wait for its receiver, which must not arrive after it."""
+        """Sends a message together with the notices of chosen values that were put off for its receiver, which must not
+        arrive after it."""
         notices = tuple(self._notices.pop(to, ()))
         is_answer = isinstance(message, PromiseResponse | WriteResponse)
         sender = self._addressed_as if is_answer and self._addressed_as else self.node.node
@@ -309,7 +310,7 @@ class Engine:
             self._notices_due = asyncio.get_running_loop().call_later(self._notice_s, self._give_notice)
 
     def _give_notice(self) -> None:
-        """Sends all notices that wait."""
+        """Sends the notices of chosen values that were put off (`notice_s`), one frame to each replica."""
         if self._notices_due is not None:
             self._notices_due.cancel()
             self._notices_due = None

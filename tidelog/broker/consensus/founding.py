@@ -66,7 +66,7 @@ Ask = Callable[[Address], Awaitable[QuorumDescribed]]
 
 @dataclass(frozen=True, slots=True)
 class NamedVoter:
-    """An entry of `cluster.voters`."""
+    """A voter that the setting `cluster.voters` names: its node id and address."""
 
     node_id: int
     address: Address
@@ -87,7 +87,7 @@ class LogOrigin:
     generation: int = 0
     """Number of times that the cluster's metadata log was begun anew by an operator (`tidelog cluster recover`)."""
     recovery_id: str = ""
-    """The id of the last such recovery; empty if there was none."""
+    """The id of the last recovery of the metadata log by an operator; empty if there was none."""
 
 
 def _tell_nobody(reason: str) -> None:
@@ -146,7 +146,9 @@ async def find_origin(
 
 
 async def ask_member(peers: PeerNode, address: Address) -> QuorumDescribed:
-    """Returns the description that the broker at this address gives of its log. Raises as `PeerNode.request_at`."""
+    """Returns the description that the broker at this address gives of its log. Raises the `TidelogError` that the
+    broker answers, `PeerRefused` if one of the brokers rejects the other, `PeerUnreachable`, `PeerLost` or
+    `TimeoutError`."""
     answer = await peers.request_at(*address, DescribeQuorum(), deadline_s=ASK_S_MAX)
     assert isinstance(answer.message, QuorumDescribed)
     return answer.message

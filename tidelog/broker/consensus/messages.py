@@ -54,7 +54,7 @@ class QuorumDescribed(msgspec.Struct, frozen=True, tag=True):
     voters: bytes
     """The encoded newest voter set that the broker has applied; empty if it knows none."""
     voters_position: NaturalOrNone
-    """Log position of that voter set."""
+    """The log position of the value that put `voters` in force."""
     configured_voters: tuple[str, ...]
     """The setting `cluster.voters` of the answering broker."""
     remembers: str | None = None
@@ -63,10 +63,11 @@ class QuorumDescribed(msgspec.Struct, frozen=True, tag=True):
     generation: Natural = 0
     """Number of times that the cluster's metadata log was begun anew by an operator."""
     recovery_id: str = ""
-    """The id of the last such recovery; empty if there was none, or for a new disk that may join any cluster."""
+    """The id of the last recovery of the metadata log by an operator; empty if there was none, or for a new disk that
+    may join any cluster."""
     directories: tuple[tuple[Natural, str, Natural, Natural], ...] = ()
-    """Node id, disk id, start count and stamp of each broker's data directory, as far as the answering broker knows
-    (`BrokerInfo`)."""
+    """Node id, disk id, number of process starts and time mark (a counter that grows regularly) of each broker's data
+    directory, as far as the answering broker knows (`BrokerInfo`)."""
     lacks: Natural | None = None
     """Position of a damaged entry without which its log cannot go on, and of which no broker has sent a copy yet
     (`ElectedLog.unreadable`); None if there is none."""

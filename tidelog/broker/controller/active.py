@@ -184,8 +184,9 @@ class ActiveController:
     # -- commands ----------------------------------------------------------------------------------------------------
 
     async def handle(self, command: Command, *, seconds_max: float = COMMAND_S_MAX) -> CommandAnswer:
-        """Returns the answer to a command. Raises the errors of `decide`; `NotController` or `Overloaded` if nothing
-        was done; `ControllerLost` if the outcome is unknown and the command may be repeated."""
+        """Returns the answer to a command. Raises the `TidelogError` with which the command is refused; `NotController`
+        or `Overloaded` if nothing was done; `ControllerLost` if the outcome is unknown and the command may be
+        repeated."""
         if self._term is None:
             raise self._not_controller()
         if isinstance(command, MetadataApplied | ReportSilence):

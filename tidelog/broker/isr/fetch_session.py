@@ -38,9 +38,11 @@ class Session:
     questions: dict[PartitionId, Question] = field(default_factory=dict)
     ready: dict[PartitionId, None] = field(default_factory=dict)
     advanced: dict[PartitionId, None] = field(default_factory=dict)
-    """The partitions with an open question for which only the high watermark has advanced."""
+    """The partitions whose fetch by this follower is not answered yet, and for which only the high watermark has
+    advanced since."""
     held: dict[PartitionId, None] = field(default_factory=dict)
-    """The partitions with data to send that the throttle does not allow yet."""
+    """The partitions for which data could be sent to this follower, but the reassignment throttle does not allow it
+    yet."""
     reported: dict[PartitionId, tuple[int, int, int]] = field(default_factory=dict)
     """The leader epoch, high watermark and log start offset of each partition's last answer of status OK. Followers
     ignore these fields in other answers."""
@@ -58,7 +60,8 @@ class Session:
             self.advanced[partition_id] = None
 
     def has_data(self, partition_id: PartitionId) -> None:
-        """Makes the partition's question ready, or holds it until the throttle lets it through."""
+        """Includes the partition, for which there is data, in the next answer, or holds it until the reassignment
+        throttle lets it through."""
         if self.is_throttled(partition_id):
             self.held[partition_id] = None
         else:
@@ -79,7 +82,7 @@ class Session:
             self.reported.pop(partition_id, None)
 
     def close(self, partition_id: PartitionId) -> None:
-        """Drops the partition's question, because it is answered or withdrawn."""
+        """Drops the follower's fetch of this partition, because it is answered or withdrawn."""
         self.questions.pop(partition_id, None)
         self.ready.pop(partition_id, None)
         self.held.pop(partition_id, None)

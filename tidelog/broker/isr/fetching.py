@@ -106,7 +106,7 @@ class Fetcher:
         self._send_soon()
 
     def _send_soon(self) -> None:
-        """Schedules one message for all reports of this turn of the event loop."""
+        """Schedules one message for all flushes that end in this turn of the event loop."""
         if not self._is_sending:
             self._is_sending = True
             asyncio.get_running_loop().call_soon(self._send_reports)
@@ -138,7 +138,8 @@ class Fetcher:
                 pause_s = min(2 * pause_s, PAUSE_S_MAX)
 
     async def _session(self) -> None:
-        """Fetches until the leader has lost the session. Raises the errors of a request to a peer."""
+        """Fetches until the leader has lost the session. Raises the `TidelogError` that the leader answers,
+        `PeerUnreachable` or `Overloaded` if it was not asked, `PeerLost` or `TimeoutError` if it has not answered."""
         # A new name for each session: after whatever went wrong, all questions are asked anew, and nothing old counts.
         name, number = self._entropy.token_hex(8), 0
         self._due = dict.fromkeys(self.followers)

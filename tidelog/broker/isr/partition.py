@@ -90,7 +90,7 @@ class IsrContext:
     """Leaders with batches that are not committed, or were not at the last tick. They are reported the time often, so
     that a stalled follower is noticed."""
     begins_to_await: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when a leader is added to `awaiting`."""
+    """Set when a leader gets uncommitted batches, and is added to `awaiting`."""
 
 
 class Partition(LedPartition):
@@ -244,7 +244,8 @@ class Partition(LedPartition):
         """Returns whole batches from `offset`, committed or not: at most `bytes_max`, but at least one; none at the
         end.
 
-        Batches that were appended lately come from memory. Raises the errors of reading a log.
+        Batches that were appended lately come from memory. Raises `OffsetOutOfRange`, `Overloaded`, or `DamagedBatch`
+        if the batch that holds `offset` is damaged.
         """
         if offset >= self.log.log_end_offset or bytes_max <= 0:
             return ()

@@ -82,9 +82,9 @@ class ReplicationService:
                 session.wake()
 
     def ask_anew(self, partition_id: PartitionId, nodes: Sequence[int]) -> None:
-        """Answers these followers' open questions about a partition, so that they send their state again. Where nothing
-        is written, the question of a follower that was removed from the in-sync set would otherwise stay open without a
-        new report, and a deletion would wait for the next batch."""
+        """Answers these followers' waiting fetches of a partition, so that they send their state again. Where nothing
+        is written, the fetch of a follower that was removed from the in-sync set would otherwise wait on without a new
+        report, and a deletion would wait for the next batch."""
         for node in nodes:
             session = self._sessions.get(node)
             # A question that is held has data: it is answered when the throttle lets it.
@@ -92,7 +92,8 @@ class ReplicationService:
                 session.make_ready(partition_id)
 
     def _release(self) -> None:
-        """Opens the held questions again, because the throttle, or the set of throttled replicas, has changed."""
+        """Answers followers with the data that the throttle has held back, as far as it is allowed now: the throttle,
+        or the set of throttled replicas, has changed."""
         for session in self._sessions.values():
             held, session.held = session.held, {}
             for partition_id in held:
@@ -154,8 +155,8 @@ class ReplicationService:
         return session
 
     def _open(self, session: Session, request: FetchReplicas, state: FollowerState) -> None:
-        """Opens the question for one partition with the state machine's answer to the fetch, and makes it ready if it
-        can be answered now."""
+        """Passes a follower's fetch of one partition to the leader's state machine, and keeps it in the session until
+        it is answered: with the next answer, if there is something to send already."""
         partition_id = PartitionId(TopicId(state.topic_id), state.partition)
         session.close(partition_id)
         partition = self._partitions.get(partition_id)
@@ -189,8 +190,8 @@ class ReplicationService:
             session.advanced[partition_id] = None
 
     async def _wait(self, session: Session, seconds: float) -> None:
-        """Waits until a question is ready, or, if one is held, until this broker has an allowance to send; the follower
-        sends a new fetch when it has an allowance to receive."""
+        """Waits until one of the follower's partitions can be answered, or, if the throttle holds one back, until this
+        broker has an allowance to send; the follower sends a new fetch when it has an allowance to receive."""
         if session.held and session.granted:
             seconds = min(seconds, self._throttle.sending.ready_in_s())
         loop = asyncio.get_running_loop()
@@ -266,7 +267,7 @@ class ReplicationService:
         return Answer(ReplicasFetched(tuple(entries)), payload)
 
     def _answer_held(self, session: Session, room: int, entries: list[PartitionFetched], payload: list[Buffer]) -> int:
-        """Adds the data of held questions that the throttle allows, the replicas that lack the fewest records first;
+        """Adds data that the throttle has held back and allows now, the replicas that lack the fewest records first;
         returns the remaining room in bytes."""
         for partition_id in sorted(session.held, key=lambda held: self._missing(session, held)):
             allowed = min(room, self._allowance(session), PARTITION_BYTES_MAX)

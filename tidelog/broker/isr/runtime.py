@@ -70,8 +70,8 @@ class IsrRuntime:
         )
 
     def waiting_elections(self) -> Mapping[PartitionId, WaitingElection]:
-        """Returns the partitions that this broker is to lead and whose damaged log ends wait for other brokers'
-        answers."""
+        """Returns, by partition, what is awaited where this broker is to lead and the damaged end of its log waits for
+        other brokers' answers."""
         now_s = self._context.clock.monotonic_s()
         return {
             partition_id: WaitingElection(0, now_s - settling.begun_s, settling.core.awaited)

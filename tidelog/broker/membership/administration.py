@@ -66,8 +66,8 @@ class ProducerIds:
         self._left = range(0)
 
     async def allocate(self) -> ProducerId:
-        """Returns a producer id that no other producer has or will have. Raises the errors of
-        `ControllerChannel.submit`."""
+        """Returns a producer id that no other producer has or will have. Raises `NotController` if no controller could
+        be asked, `ControllerLost` if the outcome is unknown."""
         if not self._left:
             block = await self._channel.submit(AllocateProducerIds(), ProducerIdBlock, seconds_max=COMMAND_S_MAX)
             self._left = range(block.first, block.first + block.count)
@@ -76,8 +76,8 @@ class ProducerIds:
 
 
 class Administration:
-    """The administration of the cluster, as one broker offers it. All calls also raise the errors of
-    `ControllerChannel.submit`."""
+    """The administration of the cluster, as one broker offers it. All calls also raise `NotController` if no controller
+    could be asked in time (nothing was done), `ControllerLost` if the outcome is unknown, and `ShuttingDown`."""
 
     def __init__(
         self,
@@ -213,8 +213,8 @@ class Administration:
         return answer
 
     async def allocate_producer_id(self) -> ProducerId:
-        """Returns a producer id that no other producer has or will have. Raises the errors of
-        `ControllerChannel.submit`."""
+        """Returns a producer id that no other producer has or will have. Raises `NotController` if no controller could
+        be asked, `ControllerLost` if the outcome is unknown."""
         return await self._producer_ids.allocate()
 
     def _topic(self, name: str) -> Topic:

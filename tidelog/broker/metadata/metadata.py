@@ -317,8 +317,8 @@ class ClusterMetadata:
             self._member.store.mark()
 
     def scrub_targets(self, means: Means) -> dict[str, Target]:
-        """Returns the parts for the scrubber to verify: the log, its metainfo, the snapshots, and the directory's
-        identity."""
+        """Returns the parts for the scrubber to verify, by name: the log, its metainfo, the snapshots, and the
+        directory's identity."""
         engine, identity = self._log.engine, self._manager.identity
         snapshots, ask = self._manager.snapshots, self._peers.request
         return {

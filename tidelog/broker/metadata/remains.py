@@ -231,8 +231,8 @@ def _replay(start: Restored, floors: Sequence[Prefix], merged: dict[int, Entry])
 
 
 def _prefix_at(position: int, floors: Sequence[Prefix], merged: dict[int, Entry]) -> Prefix | None:
-    """Returns the Paxos prefix before this position, computed from a log's first position; None if entries in between
-    are missing."""
+    """Returns the Paxos prefix (the log's state) before this position, computed from a log's first position; None if
+    entries in between are missing."""
     for floor in sorted(floors, key=lambda floor: -floor.position):
         prefix = floor
         while prefix.position < position and (entry := merged.get(prefix.position)) is not None:

@@ -213,8 +213,8 @@ class SnapshotKeeper:
         return None
 
     async def _merge_from(self, node: int, merge: SnapshotMerge, ask: Ask) -> tuple[SnapshotHeader, list[bytes]]:
-        """Returns a snapshot that is complete with the chunks of this broker. Raises `NotFound`, and the errors of
-        `ask`."""
+        """Returns a snapshot that is complete with the chunks of this broker. Raises `NotFound` if none is, the
+        `TidelogError` that the broker answers, `PeerUnreachable`, `PeerLost` or `TimeoutError`."""
         named = [header for raw in await self._headers_of(node, ask) if (header := decode_header(raw)) is not None]
         merge.name(named)
         for candidate in merge.newest_first():

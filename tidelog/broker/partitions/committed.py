@@ -21,7 +21,8 @@ async def read_when_repaired(
     log: PartitionLog, watchers: Watchers, purgatory: Purgatory, offset: int, bytes_max: int, high_watermark: int
 ) -> PassingRead:
     """Reads a damaged offset as `PartitionLog.read_passing` does, after waiting up to `REPAIR_S_MAX` until it is
-    repaired or given up. `watchers` are woken after a repair. Raises as `read_passing`, and `Overloaded`."""
+    repaired or given up. `watchers` are woken after a repair. Raises `OffsetOutOfRange`, `Overloaded`, or
+    `DamagedBatch` if the batch is damaged still."""
 
     def is_repaired() -> bool:
         at = log.damage.lost.past(offset)
@@ -68,7 +69,7 @@ def first_since(log: PartitionLog, timestamp_ms: int, high_watermark: int) -> tu
 def fill_lost_end(log: PartitionLog, leader_epoch: int, now_ms: int) -> None:
     """Appends batches without records until the log ends behind all offsets that an operator has given up. A replica
     without those offsets that becomes leader would otherwise give them to new records, which no reader would get.
-    Raises as `PartitionLog.append`."""
+    Raises `DiskFull`, `Overloaded`, `LogOffline` or `InternalError`."""
     # A batch across the edge of a range would be shown to nobody, and readers would not come past it.
     edges = [edge for lost in log.damage.lost for edge in lost]
     while edges and log.log_end_offset < edges[-1]:

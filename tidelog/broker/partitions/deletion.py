@@ -17,7 +17,7 @@ async def delete_below(partition: LedPartition, offset: int, deadline_s: float) 
     `deadline_s` is in the event loop's time.
 
     Raises `OffsetOutOfRange` beyond the high watermark, `TimedOutAfterAppend` at the deadline (they may be deleted
-    yet), or as `request_deletion`.
+    yet), or `LeaderNotAvailable`, `Overloaded`, `DiskFull` or `LogOffline`.
     """
     if offset > partition.high_watermark:
         raise OffsetOutOfRange(

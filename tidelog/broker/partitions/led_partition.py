@@ -244,8 +244,9 @@ class LedPartition(ABC):
         expected_end: int | None = None,
         is_own: bool = False,
     ) -> ProduceReceipt:
-        """Appends for a user; with `is_own` for a broker, to the audit topic, which all brokers write to. Raises as
-        `append`, and `InvalidRequest` if users may not write to this topic."""
+        """Appends for a user; with `is_own` for a broker, to the audit topic, which all brokers write to. Raises
+        `TimedOutAfterAppend` or `InternalError` if the outcome is unknown. After any other error nothing was appended:
+        those that `append` names, and `InvalidRequest` if users may not write to this topic."""
         if not (is_own and self.topic == AUDIT_TOPIC):
             self._require_users("written to; nothing was appended")
         return await self.append(
@@ -295,7 +296,9 @@ class LedPartition(ABC):
         """Queues a produce request without waiting for its result, which is later passed to `asker`. The caller has to
         call `Proposal.expire` at `deadline_s`. Requests are appended in the order of these calls.
 
-        Raises the definite errors of `append` that are known already.
+        Raises, if nothing was queued: `InvalidRequest` if users may not write to this topic, `NotLeader` or
+        `LeaderNotAvailable`, `TooLarge`, `InvalidTimestamp`, `UnprocessableBody`, `Overloaded`, `NotEnoughReplicas` or
+        `ShuttingDown`.
         """
         self._require_users("written to; nothing was appended")
         return self._submit(batches, acks, deadline_s, asker)
@@ -375,8 +378,9 @@ class LedPartition(ABC):
     # -- deletion -------------------------------------------------------------------------------------------------
 
     async def delete_records(self, offset: int, *, deadline_s: float) -> None:
-        """Deletes the committed records below `offset` for a user (Kafka's DeleteRecords). Raises as `delete_below`,
-        and `InvalidRequest` if users may not write to this topic."""
+        """Deletes the committed records below `offset` for a user (Kafka's DeleteRecords). Raises `InvalidRequest` if
+        users may not write to this topic, `OffsetOutOfRange` beyond the high watermark, `TimedOutAfterAppend` at the
+        deadline (they may be deleted yet), `LeaderNotAvailable`, `Overloaded`, `DiskFull` or `LogOffline`."""
         self._require_users("deleted from; nothing was deleted")
         await self.delete_below(offset, deadline_s=deadline_s)
 
@@ -385,13 +389,14 @@ class LedPartition(ABC):
         `offset` or later. `deadline_s` is in the event loop's time.
 
         Raises `LeaderNotAvailable` if another broker may lead, `OffsetOutOfRange` beyond the high watermark,
-        `TimedOutAfterAppend` at the deadline (they may be deleted yet), or as `request_deletion`.
+        `TimedOutAfterAppend` at the deadline (they may be deleted yet), or `Overloaded`, `DiskFull` or `LogOffline`.
         """
         self._lease.require()
         await delete_below(self, offset, deadline_s)
 
     def apply_retention(self, now_ms: int) -> None:
-        """Begins to delete the segments that the topic's retention no longer keeps. Raises as `request_deletion`."""
+        """Begins to delete the segments that the topic's retention no longer keeps. Raises `LeaderNotAvailable`,
+        `Overloaded`, `DiskFull` or `LogOffline`."""
         keep_from = kept_from(self, now_ms)
         if keep_from > self.log_start_offset:
             self.request_deletion(keep_from)
@@ -449,8 +454,8 @@ class LedPartition(ABC):
 
     async def newest_record(self) -> tuple[int, int] | None:
         """Returns (offset, timestamp) of the committed record with the highest timestamp, the first of several; None if
-        there is none, or if the highest timestamp in the log is of a record that is not committed. Raises as
-        `offset_for_timestamp`."""
+        there is none, or if the highest timestamp in the log is of a record that is not committed. Raises
+        `DamagedBatch`, and `NotLeader` or `LeaderNotAvailable` if another broker may lead by now."""
         newest = max((segment.max_timestamp for segment in self.log.segments), default=-1)
         return await self.offset_for_timestamp(newest) if newest >= 0 else None
 

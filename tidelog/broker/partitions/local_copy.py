@@ -65,7 +65,8 @@ class LocalCopy:
             return self._fetched(offset, read, high_watermark)
 
     def read_nowait(self, offset: int, *, bytes_max: int) -> FetchedBatches:
-        """Returns committed batches as `read` does, without waiting for a repair. Raises as `read`."""
+        """Returns committed batches as `read` does, without waiting for a repair. Raises `OffsetOutOfRange`,
+        `DamagedBatch`, `LeaderNotAvailable` or `LogOffline`."""
         log = self._log()
         if offset >= self.replica.high_watermark and not self.is_leading:
             log.require_online()

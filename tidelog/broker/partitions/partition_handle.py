@@ -58,8 +58,8 @@ class FetchedBatches:
 class ReadHandle(Protocol):
     """Reads of a partition, at its leader or from a copy.
 
-    Every method may also raise the definite `LeaderNotAvailable`: no broker could be asked in time. Deadlines are in
-    the event loop's time.
+    Every method may also raise `LeaderNotAvailable`: no broker could be asked in time, and nothing was done. Deadlines
+    are in the event loop's time.
     """
 
     @property
@@ -110,12 +110,15 @@ class PartitionHandle(ReadHandle, Protocol):
         expected_end: int | None = None,
         is_own: bool = False,
     ) -> ProduceReceipt:
-        """Appends valid batches, contiguously and all or none. See `LedPartition.append` for the parameters and
-        errors."""
+        """Appends valid batches, contiguously and all or none. The parameters are those of `LedPartition.append`.
+        Raises `TimedOutAfterAppend` or `InternalError` if the outcome is unknown; after any other error nothing was
+        appended."""
 
     async def delete_records(self, offset: int, *, deadline_s: float) -> None:
         """Deletes the committed records below `offset`; returns when any broker that may lead next has deleted them,
-        too. `LedPartition.delete_records` lists the errors."""
+        too. Raises `InvalidRequest` if users may not write to this topic, `OffsetOutOfRange` beyond the high watermark,
+        `TimedOutAfterAppend` at the deadline (they may be deleted yet), `LeaderNotAvailable`, `Overloaded`, `DiskFull`
+        or `LogOffline`."""
 
     async def fingerprint_of(self, producer_id: ProducerId) -> int | None:
         """Returns the fingerprint of the content of the request that was appended under an idempotency key; None if

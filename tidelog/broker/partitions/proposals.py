@@ -133,8 +133,8 @@ class Proposal:
 
     def judge(self, producers: ProducerTable, ahead: Ahead) -> None:
         """Checks each batch's sequence number against the log, the batches before it in this request, and `ahead`
-        (earlier requests of the same group); then adds its batches to `ahead`. Raises as `ProducerTable.check`, and
-        adds nothing then."""
+        (earlier requests of the same group); then adds its batches to `ahead`. Raises `ProducerFenced`,
+        `OutOfOrderSequence` or `IdempotencyKeyReused`, and adds nothing then."""
         before = ahead.copy() if len(self.batches) > 1 else ahead
         self.verdicts = [_judge(batch.header, producers, before) for batch in self.batches]
         ahead.update(before)

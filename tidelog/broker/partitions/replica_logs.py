@@ -65,8 +65,8 @@ class ReplicaLogs:
         self.on_opened: Callable[[], None] = lambda: None
         """Listener that is called when `release` may have something to return."""
         self._unreleased: dict[PartitionId, int] = {}
-        """The partitions whose opening has ended but which are not released yet, with the metadata log position since
-        which this broker holds them."""
+        """The partitions whose opening has ended, but which may not be given a role yet (`release`), with the metadata
+        log position since which this broker holds them."""
         self._ended: dict[int, list[PartitionId]] = {}
         """Partitions whose opening has ended, by the metadata log position since which this broker holds them; by -1 if
         it failed. Some may not be wanted any more."""
@@ -87,11 +87,11 @@ class ReplicaLogs:
 
     @property
     def pending(self) -> list[PartitionId]:
-        """The partitions whose logs are being opened, or are opened and not released."""
+        """The partitions whose logs are being opened, or are open but may not be given a role yet (`release`)."""
         return [*self.openings.pending, *self._unreleased]
 
     def is_opening(self, partition_id: PartitionId) -> bool:
-        """Returns True if the log is being opened, or is opened and not released."""
+        """Returns True if the log is being opened, or is open but may not be given a role yet (`release`)."""
         return partition_id in self.openings or partition_id in self._unreleased
 
     def is_open(self, partition_id: PartitionId) -> bool:

@@ -73,7 +73,8 @@ class ProtocolContext:
     """Returns a partition's assignment in the newest metadata image, and that image; None if this broker is assigned no
     replica of it."""
     on_metadata_applied: Callable[[], None]
-    """Listener for a partition that begins to be led later than the metadata image that said so came into force."""
+    """Listener that is called when a partition begins to be led here some time after its metadata came into force,
+    because the end of its log had to be settled first."""
 
 
 class Roles(Protocol):
@@ -139,7 +140,8 @@ class ProtocolRuntime(Protocol):
         """Returns the protocol's tasks, by name; they run until the broker stops."""
 
     def journals(self) -> Mapping[PartitionId, JournalOwner]:
-        """Returns the Paxos engines of the replicas on this broker that have a journal beside the log."""
+        """Returns, by partition, the Paxos engines of the replicas on this broker that have a journal beside the
+        log."""
 
     def replica_state(self, partition_id: PartitionId) -> ReplicaState | None:
         """Returns how far the log and journal of this broker's replica go, for an operator who wants the partition to
@@ -147,7 +149,7 @@ class ProtocolRuntime(Protocol):
         part. Raises `Overloaded`."""
 
     def waiting_elections(self) -> Mapping[PartitionId, WaitingElection]:
-        """Returns the elections on this broker that wait for values they may lack."""
+        """Returns, by partition, the elections on this broker that wait for values they may lack."""
 
     def mark_idle(self) -> None:
-        """Writes durable marks to idle journals."""
+        """Records in the idle journals how far they are durable, so that a later loss below that is noticed."""

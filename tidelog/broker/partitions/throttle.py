@@ -99,7 +99,7 @@ class Throttle:
         self.changed()
 
     def _catching_up_in(self, image: ClusterImage) -> dict[tuple[PartitionId, int], None]:
-        """Returns the replicas that are catching up from this broker or on it."""
+        """Returns the replicas, as (partition, node id), that are catching up from this broker or on it."""
         return {
             (PartitionId(topic.topic_id, info.partition), int(node)): None
             for topic in image.topics.values()

@@ -260,14 +260,15 @@ class AppliedLog:
         self._appended(sum(batch.header.size for batch in batches))
 
     def append_copied(self, batches: list[RecordBatch]) -> None:
-        """Appends batches copied from another replica's log, where they are applied. Raises as
-        `PartitionLog.append`."""
+        """Appends batches copied from another replica's log, where they are applied. Raises `DiskFull`, `Overloaded` or
+        `LogOffline` (nothing was appended), or `InternalError` (unknown; the log is offline now)."""
         self.log.append(batches, self._clock.wall_ms(), may_skip=True)
         self._appended(sum(batch.header.size for batch in batches))
 
     def append_lost(self, end_offset: int) -> None:
         """Marks the offsets from the log's end up to `end_offset` as damaged, since all other replicas' logs have these
-        batches damaged. Raises as `PartitionLog.append`."""
+        batches damaged. Raises `DiskFull`, `Overloaded` or `LogOffline` (nothing was appended), or `InternalError`
+        (unknown; the log is offline now)."""
         self.log.append_lost(self.log.log_end_offset, end_offset, 0, self._clock.wall_ms())
         self._appended(0)
 
@@ -344,7 +345,7 @@ class AppliedLog:
 
     async def truncate(self, offset: int) -> None:
         """Truncates the log to `offset`, from where it differs from the chosen values, and then appends the waiting
-        ones. Raises as `PartitionLog.truncate_to`."""
+        ones. Raises `OffsetOutOfRange`, or `OSError`: the log is offline then."""
         now_ms = self._clock.wall_ms()
         await self._log_writer.exclusively(
             self, lambda: self.log.truncate_to(offset, high_watermark=offset, now_ms=now_ms)
@@ -356,8 +357,8 @@ class AppliedLog:
         self.watchers.wake_all()
 
     async def start_over(self, offset: int, producers: list[tuple[int, ProducerState]]) -> None:
-        """Empties the log and lets it begin at `offset`, with these producers' sequence numbers. Raises as
-        `PartitionLog.start_over`: the log is offline then."""
+        """Empties the log and lets it begin at `offset`, with these producers' sequence numbers. Raises `OSError`: the
+        log is offline then."""
         now_ms = self._clock.wall_ms()
         self.is_truncating = True
         await self._log_writer.exclusively(

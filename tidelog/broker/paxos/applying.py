@@ -106,8 +106,8 @@ class Applying:
         self.copy()
 
     def start(self) -> None:
-        """Begins to bring the log up to the journal's floor, and rewrites damaged journal entries whose payload the log
-        still has."""
+        """Begins to bring the log up to the journal's floor (first position), and rewrites damaged journal entries
+        whose payload the log still has."""
         replica = self._engine.node.replica
         self._applied.delete_below(replica.floor.start_offset)
         # Reading restores: the log may have what the journal has lost, and each copy more may settle an election.
@@ -145,7 +145,8 @@ class Applying:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _read(self, position: int, value: Value) -> Buffer | None:
-        """Returns the payload that the delivery is to pass on; None if it cannot be read or written now."""
+        """Returns the payload of the value to be applied next, empty if the log has its batches already; None if it
+        cannot be read, or the log can take no more now."""
         # What has no room yet waits in the journal, and is delivered later.
         if self._applied.is_full:
             return None

@@ -130,7 +130,7 @@ class Comparison:
 
     @property
     def is_done(self) -> bool:
-        """True if every row has been compared."""
+        """True if every row of the log that may differ from the chosen values has been compared with them."""
         return not self._rows and not self._unnamed and not self.doubted
 
     @property
@@ -153,8 +153,9 @@ class Comparison:
         self._drop_unnamed(offset)
 
     def agrees(self, position: int, value: Value) -> bool:
-        """Returns True if the next row does not contradict that the log, which ends behind this value, holds the value
-        applied at `position`."""
+        """Returns True if nothing contradicts that the log, which ends behind this value's offsets, holds the value
+        applied at `position`: no batch there has another leader epoch, and the next row to compare is this value's or
+        begins behind it."""
         if self._misdated(value) is not None:
             return False
         if not self._rows:

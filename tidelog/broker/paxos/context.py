@@ -53,8 +53,9 @@ class Peers(Protocol):
         """Sends a one-way message to a broker; it may be lost."""
 
     def ask(self, node_id: int, message: ReadApplied | ReadValue, deadline_s: float) -> Awaitable[Answer]:
-        """Sends a request to a broker and returns its answer, within `deadline_s` seconds. Raises as
-        `PeerNode.request`."""
+        """Sends a request to a broker and returns its answer, within `deadline_s` seconds. Raises the `TidelogError`
+        that the broker answers, `PeerUnreachable` or `Overloaded` if it was not asked, `PeerLost` or `TimeoutError` if
+        it has not answered."""
 
     def is_live(self, node_id: int) -> bool:
         """Returns True if this broker is registered, and not fenced."""

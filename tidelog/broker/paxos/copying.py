@@ -41,8 +41,9 @@ PAUSE_S = 0.1
 logger = structlog.get_logger("tidelog.paxos")
 
 Ask = Callable[[int, ReadApplied, float], Awaitable[Answer]]
-"""Sends a `ReadApplied` request to a broker; the last argument is the deadline in seconds. Raises as
-`PeerNode.request`."""
+"""Sends a `ReadApplied` request to a broker; the last argument is the deadline in seconds. Raises the `TidelogError`
+that the broker answers, `PeerUnreachable` or `Overloaded` if it was not asked, `PeerLost` or `TimeoutError` if it has
+not answered."""
 
 
 class Copier:
@@ -82,7 +83,8 @@ class Copier:
         """Error of the last failed request by node id, as already written to the operator's log."""
 
     async def run(self) -> None:
-        """Copies until `wanted` returns None or the log is offline."""
+        """Copies batches of other replicas' logs until nothing is missing here (`wanted` returns None), or the log is
+        offline."""
         turn = 0
         self._logged.clear()
         while self._lacking() is not None and self._applied.log.offline_reason is None:
@@ -100,7 +102,7 @@ class Copier:
             await asyncio.sleep(PAUSE_S * self._entropy.uniform(1, 2))
 
     def _tell(self, node: int, error: str) -> None:
-        """Logs why a broker gives nothing, once for each reason."""
+        """Logs why another broker sends no batches, once for each reason."""
         if self._logged.get(node) != error:
             self._logged[node] = error
             logger.info("a log could not be copied yet", partition=str(self._partition_id), broker=node, error=error)

@@ -58,7 +58,8 @@ class Floor(Prefix, frozen=True):
     voters_position: int = -1
     """The log position of the VOTERS value that put `voters` in force; -1 if they are the partition's first voters."""
     era: int = 0
-    """The era in which this floor was written (`ReplicaMetainfo.era`)."""
+    """The era in which this floor was written: the leader epoch since when the partition has gone on from what was left
+    of it (`ReplicaMetainfo.era`)."""
     hidden_from: int = -1
     """The offset from which on rows below `next_offset` are hidden until compared with other logs, since their values
     may have been forgotten (`doubts`); -1 if there are none."""

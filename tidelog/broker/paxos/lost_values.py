@@ -34,8 +34,8 @@ logger = structlog.get_logger("tidelog.paxos")
 
 
 class LostValues:
-    """Decides for one replica which chosen values have lost their payload for good; calls `go_on` when the question is
-    worth asking again."""
+    """Decides for one replica which chosen values have lost their payload for good; calls `go_on` when `is_lost` should
+    be asked again about the same value."""
 
     def __init__(self, partition_id: PartitionId, engine: Engine, links: Links, go_on: Callable[[], None]) -> None:
         self._partition_id = partition_id
@@ -84,8 +84,8 @@ class LostValues:
         return waited_s >= (ABSENT_S if unsaid else LACKING_S)
 
     def _has_said(self, voter: int, lacking: Set[int]) -> bool:
-        """Returns True if a voter has reported that it lacks the value, casts no vote, or has a broker that answers
-        under another id."""
+        """Returns True if a voter has reported that it lacks the value's payload, or cannot report it under this id:
+        its disk casts no vote under it, or its broker has reported the lack under another id."""
         # A disk that casts no vote under this id answers nothing under it. It says so to the leader alone, so elsewhere
         # the word of its broker under another id will do.
         nodes = self._links.nodes_of(tuple(sorted(lacking)))

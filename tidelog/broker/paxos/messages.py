@@ -43,7 +43,7 @@ class ReadApplied(msgspec.Struct, frozen=True, tag=True):
     offset: Natural
     bytes_max: Natural
     era: Natural = 0
-    """Era of the requesting replica; a replica of another era answers `NotFound`."""
+    """Era of the requesting replica (`ReplicaIdentity.era`); a replica of another era answers `NotFound`."""
     takes_rows: bool = False
     """True if the requesting replica can read the PRODUCER rows behind the batches."""
 
@@ -76,7 +76,7 @@ class ReadValue(msgspec.Struct, frozen=True, tag=True):
     position: Natural
     value: Value
     era: Natural = 0
-    """Era of the requesting replica."""
+    """Era of the requesting replica (`ReplicaIdentity.era`)."""
 
 
 class ValueRead(msgspec.Struct, frozen=True, tag=True):

@@ -118,8 +118,9 @@ class ThrottledPeers:
         return self._peers.notify(node_id, message, payload)
 
     async def ask(self, node_id: int, message: ReadApplied | ReadValue, deadline_s: float) -> Answer:
-        """Sends a request to a broker, `ReadApplied` at the throttled rate. Raises as `PeerNode.request`, and
-        `Overloaded`."""
+        """Sends a request to a broker, `ReadApplied` at the throttled rate. Raises the `TidelogError` that the broker
+        answers, `PeerUnreachable` or `Overloaded` (also if the throttle would delay it for too long) if it was not
+        asked, `PeerLost` or `TimeoutError` if it has not answered."""
         if isinstance(message, ReadValue):
             return await self._peers.ask(node_id, message, deadline_s)
         partition_id = PartitionId(TopicId(message.topic_id), message.partition)

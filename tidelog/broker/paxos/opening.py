@@ -72,7 +72,8 @@ def open_replica(
     replica; `is_alone` is True if no other broker holds a replica; `era` is entered if the replica is in an earlier
     one.
 
-    Blocking. Raises as `LogOpener.open_journal` and `open_log`.
+    Blocking. Raises `ConfigError` if the journal's files are no slot store, `OSError` if files cannot be opened or
+    made.
     """
     # A journal is begun durably before the log beside it: a log without a journal tells that one was lost.
     was_begun = opener.has_log(partition_id) or opener.held(since).is_begun

@@ -82,12 +82,13 @@ class PaxosPartition(LedPartition):
 
     async def extent(self) -> Extent:
         """Returns the start and end offset of the partition. Raises `LeaderNotAvailable` before the election, when more
-        may be acknowledged than is known here (KIP-207), and as `LedPartition.extent`."""
+        may be acknowledged than is known here (KIP-207), and `NotLeader` or `LeaderNotAvailable` if another broker may
+        lead by now."""
         self._require_end()
         return await super().extent()
 
     def require_leading(self) -> None:
-        """Raises `LeaderNotAvailable` unless this leader is elected, and as `LedPartition.require_leading`."""
+        """Raises `LeaderNotAvailable` unless this leader is elected, and `NotLeader` if another broker leads now."""
         self._require_end()
 
     async def read(self, offset: int, *, bytes_max: int) -> FetchedBatches:
@@ -106,8 +107,9 @@ class PaxosPartition(LedPartition):
         return super().read_nowait(offset, bytes_max=bytes_max)
 
     def end_of_epoch(self, leader_epoch: int) -> tuple[int, int]:
-        """Returns the end offset of a leader epoch as `LedPartition.end_of_epoch` does. Raises `LeaderNotAvailable`
-        before the election."""
+        """Returns the newest leader epoch up to `leader_epoch` in this log, and its end offset; (-1, -1) if there is
+        none. Raises `LeaderNotAvailable` before the election, and `NotLeader` or `LeaderNotAvailable` if another broker
+        may lead by now."""
         self._require_end()
         return super().end_of_epoch(leader_epoch)
 
@@ -194,7 +196,7 @@ class PaxosPartition(LedPartition):
         self.watchers.wake_all()
 
     def hold(self) -> None:
-        """Makes new requests wait in the mailbox, as this broker will be elected again in a moment."""
+        """Makes new produce requests wait in the queue, as this broker will be elected again in a moment."""
         # A leader that has stopped stays so: it has refused its requests already.
         self._is_held = self._is_held or self._is_serving
         self._is_serving = False
@@ -332,7 +334,7 @@ class PaxosPartition(LedPartition):
         self.log.settings = settings
 
     def close(self, *, is_deposed: bool = False) -> None:
-        """Takes no more requests and fails those in the mailbox. Values in flight may still be chosen: if `is_deposed`,
+        """Takes no more requests and fails those in the queue. Values in flight may still be chosen: if `is_deposed`,
         the log still answers their requests; else those fail at once with an unknown outcome."""
         self.stop()
         # A deposed leader's values may still be chosen, and its log will tell; a broker that stops hears no more of

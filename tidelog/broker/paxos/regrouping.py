@@ -47,8 +47,8 @@ logger = structlog.get_logger("tidelog.paxos")
 
 @dataclass(frozen=True, slots=True)
 class Era:
-    """The era of a partition, and how one replica enters it. `epoch` is the leader epoch since when it holds,
-    `previous` that of the era before."""
+    """An era of a partition (the time since an operator had it go on from what was left of it), and how one replica
+    enters it. `epoch` is the leader epoch since when it holds, `previous` that of the era before."""
 
     epoch: int
     previous: int
@@ -68,15 +68,16 @@ class Era:
 
 
 def era_of(info: PartitionInfo, node_id: int) -> Era | None:
-    """Returns the era that a replica on this broker has to be in, according to the metadata; None for the partition's
-    first era."""
+    """Returns the era (since when the partition has gone on from what was left of it) that a replica on this broker has
+    to be in, according to the metadata; None for the partition's first era."""
     begun = [regrouping for regrouping in info.regroupings if regrouping.members]
     return Era(*info.eras, begun[-1], node_id) if begun else None
 
 
 def enter(opener: LogOpener, files: ReplicaFiles, era: Era, engine_id: int, now_ms: int) -> ReplicaFiles:
-    """Enters the era, unless the replica is already in it; returns the files as they are then. Blocking. Raises as
-    `LogOpener.open_journal`, and `OSError`."""
+    """Has the replica enter the era (since when the partition goes on from what was left of it), unless it is already
+    in it; returns the files as they are then. Blocking. Raises `ConfigError` if the journal's files are no slot store,
+    or `OSError`."""
     # Entered once: a second time would take back what was promised in this era.
     if files.metainfo.era == era.epoch:
         return files

@@ -208,7 +208,7 @@ class PaxosReplica:
 
     def lead(self, leader_epoch: int, config: TopicConfig) -> PaxosPartition:
         """Campaigns in this leader epoch, for which the metadata name this broker, and returns the leader. The caller
-        runs its task; it takes requests once a majority has elected it."""
+        starts its `run` as a task; it takes requests once a majority has elected it."""
         self._step_down(leader_epoch)
         self._links.leader_node = self.node_id
         self.leader = PaxosPartition(
@@ -348,7 +348,8 @@ class PaxosReplica:
         return find_in_journal(self.engine, self.log, identity)
 
     def tell_durable(self) -> None:
-        """Flushes the log soon and reports to the leader how far it is durable, for a step that waits for that."""
+        """Flushes the log soon and reports to the leader how far it is durable, for a change of members that waits for
+        that."""
         self.applied.hurry()
         self._truncator.durable()
 

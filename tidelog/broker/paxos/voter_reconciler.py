@@ -48,14 +48,14 @@ BEHIND_S = 2.0
 PATIENCE_S = 5.0
 """Seconds without an elected leader, or with a full disk at the leader, after which another broker may be appointed."""
 AT_ONCE = 1_000
-"""Entries of one command to the controller."""
+"""Maximum number of partitions that one command to the controller reports."""
 
 logger = structlog.get_logger("tidelog.paxos")
 
 
 @dataclass
 class _Watch:
-    """Observations of one partition in the current leader epoch."""
+    """The observations of one partition that the reconciler has made in the current leader epoch."""
 
     leader_epoch: int
     since_s: float
@@ -63,7 +63,8 @@ class _Watch:
     marked_s: float
     old_end: int | None = None
     new_end: int | None = None
-    """The end offset of the chosen values at the newer of two marks; `old_end` is at least `BEHIND_S` older."""
+    """The end offset of the chosen values when it was last noted; `old_end` was noted at least `BEHIND_S` seconds
+    before that."""
     engine_ids: tuple[int, ...] = ()
     begin_end: int = 0
     """The end offset of the chosen values when the current members were first seen in force. The leader's log may end
@@ -75,7 +76,8 @@ class _Watch:
             self.engine_ids, self.begin_end = engine_ids, end
 
     def mark(self, end: int, now_s: float) -> None:
-        """Moves the two marks on to the end offset of the chosen values, once they are `BEHIND_S` seconds old."""
+        """Notes the end offset of the chosen values as `new_end`, and moves the earlier one to `old_end`, if that was
+        noted at least `BEHIND_S` seconds ago."""
         # Two marks: the older one is `BEHIND_S` old at least, so whoever has reached it is less than two marks behind.
         if self.new_end is None or now_s - self.marked_s >= BEHIND_S:
             self.old_end, self.new_end, self.marked_s = self.new_end, end, now_s

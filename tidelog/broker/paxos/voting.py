@@ -154,8 +154,9 @@ class Voting:
             self.history.note(self.membership)
 
     def on_copied(self, floor: Floor) -> None:
-        """Puts the voters at another replica's floor into force, which the log here has reached. Ignores voters behind
-        the engine's position: it learns them later, from the log or by asking again."""
+        """Puts the voters into force that another replica's journal names at its floor (first position), which the log
+        here has reached. Ignores voters behind the engine's position: it learns them later, from the log or by asking
+        again."""
         applied = self._engine.node.replica.applied.position
         # The engine must have come as far: its log on disk must never be older than the voters that it goes by.
         if floor.voters and floor.voters_position < max(applied, 0):

@@ -121,8 +121,9 @@ class Copies:
         self, node_id: int, partition_id: PartitionId, identities: Sequence[Identity], *, aligned_epoch: int = -1
     ) -> tuple[RecoverReply, list[tuple[Identity, Holding, memoryview]]]:
         """Requests batches from another broker, for a replica whose log is a prefix of the log of `aligned_epoch`'s
-        leader. Returns the reply, and for each answered batch whether that broker has it and its bytes. Raises as
-        `PeerNode.request`."""
+        leader. Returns the reply, and for each answered batch: its identity, whether that broker has it, and its bytes.
+        Raises the `TidelogError` that the broker answers, `PeerUnreachable` or `Overloaded` if it was not asked,
+        `PeerLost` or `TimeoutError` if it has not answered."""
         named = tuple(RequestedBatch(*identity) for identity in identities[:REQUESTED_MAX])
         query = RecoverQuery(partition_id.topic_id, partition_id.partition, named, aligned_epoch)
         answer = await self.peers.request(node_id, query, deadline_s=ANSWER_S_MAX, lane=Lane.DATA)

@@ -20,7 +20,7 @@ from tidelog.model.losses import AcceptedLoss, LossStatement
 from tidelog.storage.copies import Identity
 
 PIECES_MAX = 512
-"""Maximum number of pieces that one command decides about."""
+"""Maximum number of damaged batches, or runs of damaged offsets, that one command decides about."""
 GOOD, DAMAGED, MISSING, DELETED = "good copy", "damaged", "missing", "deleted"
 UNKNOWN, UNREACHABLE = "unknown", "unreachable"
 

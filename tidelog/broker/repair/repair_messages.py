@@ -171,14 +171,14 @@ class ReplicaState(msgspec.Struct, frozen=True, tag="Standing"):
     """The ids under which this disk votes; none if it has forgotten its promises."""
     is_leading: bool = False
     agreed_end: Natural = 0
-    """The end of the agreed offsets, according to the journal."""
+    """The end of the offsets whose values are known to be chosen, according to the replica's journal."""
     journal_end: Natural = 0
     """The end of the offsets of all values in the journal, agreed on or not."""
     top_position: Natural = 0
     """The position behind the last slot of the journal."""
     position: Natural = 0
-    """The position behind the last batch in the log that names its Paxos position; `birth` belongs to the same
-    batch."""
+    """The position behind the last batch in the log that names its Paxos position; `birth` is the ballot number under
+    which the value of that batch was first proposed."""
     birth: Natural = 0
     is_named: bool = True
     """True if the log ends with the last batch that names a Paxos position; a copied batch names none."""

@@ -33,11 +33,11 @@ logger = structlog.get_logger("tidelog.repair")
 
 
 class Progress(NamedTuple):
-    """The result of one step of a target."""
+    """The result of one step in which the scrubber reads a target."""
 
     bytes_read: int
     has_finished: bool = False
-    """True if everything was read: the next step begins again."""
+    """True if the target was read to its end: the next step begins again at its start."""
     damaged: int = 0
     """Number of damaged pieces of any kind that the step found."""
     left: int = 0
@@ -53,14 +53,14 @@ class Target(Protocol):
 
     @property
     def size(self) -> int:
-        """About the size in bytes."""
+        """The approximate size, in bytes, of what the scrubber reads of the target."""
 
     async def step(self) -> Progress:
         """Reads and verifies the next piece, and repairs what this disk can. Raises `OSError`, `TidelogError`."""
 
 
 class Means(NamedTuple):
-    """The parts of a broker that targets need."""
+    """The log writer and the counters of a broker, which scrubber targets use."""
 
     log_writer: LogWriter
     stats: Stats
@@ -74,7 +74,7 @@ async def read_piece(
     may_append: Callable[[], bool] = lambda: True,
 ) -> Progress:
     """Reads the next piece of a log, and makes its damaged catalog rows again. `may_append` returns False while the log
-    is being truncated. Raises as `Target.step`."""
+    is being truncated. Raises `OSError`, `TidelogError`."""
     piece = scrubber.begin(PIECE_BYTES)
     if piece is None:
         return Progress(0, has_finished=True)

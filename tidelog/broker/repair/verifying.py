@@ -62,8 +62,8 @@ class Verifier:
         self._peers = peers
 
     async def verify(self, node_id: int, query: VerifyQuery) -> VerifyReply:
-        """Verifies a range of the replica on any broker. Raises `NotFound`, `LeaderNotAvailable`, and as
-        `PeerNode.request`."""
+        """Verifies a range of the replica on any broker. Raises `NotFound` or `LeaderNotAvailable`; `PeerUnreachable`
+        or `Overloaded` if it was not asked, `PeerLost` or `TimeoutError` if it has not answered."""
         if node_id == self._node_id:
             return await self.answer(query)
         answer = await self._peers.request(node_id, query, deadline_s=ANSWER_S_MAX, lane=Lane.DATA)

@@ -32,8 +32,8 @@ class FilesVerifier:
         self._is_reading = False
 
     async def verify(self, node_id: int, query: VerifyFilesQuery) -> VerifyFilesReply:
-        """Verifies files of any broker, from the first name after `query.after` on. Raises `Overloaded`, and as
-        `PeerNode.request`."""
+        """Verifies files of any broker, from the first name after `asked.after` on. Raises `Overloaded` or
+        `PeerUnreachable` if nothing was verified, `PeerLost` or `TimeoutError` if the broker has not answered."""
         if node_id == self._node_id:
             return await self.answer(query)
         answer = await self._peers.request(node_id, query, deadline_s=ANSWER_S_MAX, lane=Lane.DATA)

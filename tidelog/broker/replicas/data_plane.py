@@ -158,7 +158,7 @@ class DataPlane:
     def upkeep(
         self, mark_metadata: Callable[[], None], extra_targets: Callable[[Means], Mapping[str, Target]]
     ) -> dict[str, Coroutine[Any, Any, None]]:
-        """Returns the periodic tasks, to be started when the broker serves. `extra_targets` returns further scrubber
+        """Returns the periodic tasks by name, to be started when the broker serves. `others` returns further scrubber
         targets."""
         self._extra_targets = extra_targets
 
@@ -184,7 +184,7 @@ class DataPlane:
         self.replicas.follow(image)
 
     async def close(self) -> dict[PartitionId, int]:
-        """Ends all roles of this broker's replicas; returns the high watermarks of the open logs."""
+        """Ends all roles of this broker's replicas; returns the high watermark of each open log, by partition."""
         await self.replicas.close()
         return dict(self._logs.high_watermarks)
 
@@ -201,8 +201,8 @@ class DataPlane:
         return sum(len(holder.log.damaged_ranges()) for holder in self.replicas.holders.values())
 
     def waiting(self) -> dict[tuple[str, int], WaitingPartition]:
-        """Returns the partitions that wait for repairs here, or whose election on this broker waits for values that
-        others have lost, by topic and partition number."""
+        """Returns the partitions that wait for repairs here, or whose election on this broker waits for values that may
+        have been chosen and cannot be read here, by topic and partition number."""
         repairs, damaged_s = self._repairer, self._repairer.damaged_for_s()
         elections: dict[PartitionId, WaitingElection] = {}
         for protocol in self.protocols.values():

@@ -42,7 +42,7 @@ class Led(NamedTuple):
 
 
 class Step(NamedTuple):
-    """The actions to take now, in this order."""
+    """The actions by which a stopping broker hands over partitions now, to be taken in the order of the fields."""
 
     go_on: tuple[PartitionId, ...]
     """Partitions whose appends are resumed."""

@@ -65,8 +65,8 @@ class Housekeeper:
                 next_retention_s = time_s() + retention_interval_s
 
     async def _mark_logs(self) -> None:
-        """Writes durable marks to logs that have none at their end. A mark may have to open its file, so other tasks
-        get to run after every few logs."""
+        """Records in the logs how far they are durable (a MARK row), where that is not recorded up to the end. A mark
+        may have to open its file, so other tasks get to run after every few logs."""
         for number, holder in enumerate(list(self.holders.values()), start=1):
             log = holder.log
             if log.marked != log.tail.durable and holder.is_readable:

@@ -206,9 +206,9 @@ class Replicas:
         self._wake.set()
 
     async def _serve_opened(self, position: int) -> None:
-        """Starts the roles, by the newest image, of replicas whose logs have been opened. At feature levels without the
-        position since which each replica is held, nothing is stored about made logs, and none is ever taken for lost.
-        """
+        """Starts the roles, by the newest image, of replicas whose logs have been opened. All logs assigned up to the
+        metadata position `position` have been asked for, which is stored: one that is missing later is lost. Below
+        `RENEWED_LEVEL` nothing is stored, and no log is taken for lost."""
         noted = position if self._image.level >= RENEWED_LEVEL else 0
         self._opened |= dict.fromkeys(await self._logs.release(noted))
         if not self._opened:
@@ -223,7 +223,8 @@ class Replicas:
         self._on_metadata_applied()
 
     def _held_in(self, image: ClusterImage) -> Mapping[PartitionId, tuple[Topic, PartitionInfo]]:
-        """Returns the replicas that an image assigns to this broker; none before this process is registered."""
+        """Returns topic and metadata, by partition, of the replicas that an image assigns to this broker; none before
+        this process is registered."""
         # What an older image gives this node was given to an earlier process, which may have written more in that
         # leader epoch than there is now: to go on in it could give the same offsets to other records.
         if not self._is_admitted(image):

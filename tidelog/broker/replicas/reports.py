@@ -25,7 +25,7 @@ from tidelog.transport.peer import PeerNode
 
 @dataclass(frozen=True, slots=True)
 class Reports:
-    """The reports of one broker: the `Member` (see its protocol) of the broker's registration."""
+    """The reports of one broker. Implements `registration.Member`, through which the registration has them sent."""
 
     node_id: NodeId
     data: DataPlane
@@ -69,7 +69,7 @@ class Reports:
             self._note(ReportSilence(self.node_id, own_epoch, node_id, silent.epoch))
 
     def report_silences(self, own_epoch: int) -> None:
-        """Does as `Member` says."""
+        """Reports all brokers that do not answer this one to the controller. The messages may be lost."""
         for node_id in self.peers.silent:
             self.report_silence(own_epoch, node_id)
 

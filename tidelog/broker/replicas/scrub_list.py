@@ -36,7 +36,7 @@ def replica_targets(
 
 
 def journal_targets(name: str, owner: JournalOwner, is_here: Callable[[], bool], means: Means) -> dict[str, Target]:
-    """Returns the scrubber targets of one journal, and of the metainfo beside it."""
+    """Returns the scrubber targets, by name, of one journal, and of the metainfo beside it."""
     return {
         name: JournalTarget(name, owner, is_here, means),
         f"metainfo of {name}": journal_metainfo_target(name, owner, is_here, means),

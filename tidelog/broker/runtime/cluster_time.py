@@ -28,7 +28,7 @@ class ClusterTime:
     def __init__(self, clock: Clock, skew_ms_max: int) -> None:
         self._clock = clock
         self.monotonic_s = clock.monotonic_s
-        """Returns seconds, as `Clock.monotonic_s` does."""
+        """Function that returns the seconds of the process's monotonic clock."""
         self._skew_ms_max = skew_ms_max
         self._correction_ms = 0
         self._looked = clock.wall_ms(), clock.monotonic_s()

@@ -51,13 +51,15 @@ class HeavyWork:
         return len(self._places)
 
     async def do(self, steps: Steps[T]) -> T:
-        """Runs the steps and returns their result. Raises what they raise, or `Overloaded` if there are too many jobs;
-        the first slice has been done by then."""
+        """Does the work of the generator `steps` (`model.steps`), which yields after each slice, and returns its
+        result. Raises what it raises, or `Overloaded` if there are too many jobs; the first slice has been done by
+        then."""
         return await self._do(steps, is_job=True)
 
     async def finish(self, steps: Steps[T]) -> T:
-        """Runs the steps and returns their result, without counting as a job, so that `Overloaded` is never raised: for
-        work that cannot be refused any more, because something was appended. The caller bounds its memory."""
+        """Does the work of the generator `steps` (`model.steps`) to its end, and returns its result, without counting
+        as a job, so that `Overloaded` is never raised: for work that cannot be refused any more, because something was
+        appended. The caller bounds its memory."""
         return await self._do(steps, is_job=False)
 
     async def _do(self, steps: Steps[T], *, is_job: bool) -> T:

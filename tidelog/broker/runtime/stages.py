@@ -15,7 +15,8 @@ class Stages:
 
     def __init__(self) -> None:
         self.produce_turn = Histogram()
-        """Time from when the request's head was received, and the one before it answered, to when it was handled."""
+        """Time from when the request's head has been received, and the request before it on the connection has been
+        answered, until the request is handled."""
         self.produce_queue = Histogram()
         """Time that a produce request waits in the partition's queue."""
         self.produce_append = Histogram()
@@ -25,7 +26,8 @@ class Stages:
         self.produce_replicate = Histogram()
         """Time from the queue to the commit, with acks=all: until enough replicas have the batches."""
         self.fetch_turn = Histogram()
-        """Time from when the request's head was received, and the one before it answered, to when it was handled."""
+        """Time from when the request's head has been received, and the request before it on the connection has been
+        answered, until the request is handled."""
         self.fetch_wait = Histogram()
         """Time that a fetch waits for data."""
         self.fetch_read = Histogram()

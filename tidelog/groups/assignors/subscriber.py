@@ -36,6 +36,7 @@ def subscribers_of(members: Sequence[Subscriber], topics: Mapping[str, int]) -> 
 
 
 def answer(members: Sequence[Subscriber], given: Mapping[str, list[Partition]]) -> dict[str, tuple[Partition, ...]]:
-    """Returns the assignment in an assignor's result form, with empty entries for members without partitions."""
+    """Returns the partitions given to each member, by member id, in ascending order; empty for members without
+    partitions."""
     assert len({member.member_id for member in members}) == len(members), "member ids are distinct"
     return {member.member_id: tuple(sorted(given.get(member.member_id, ()))) for member in sorted(members)}

@@ -16,7 +16,7 @@ from tidelog.groups.assignors.subscriber import Partition, Subscriber, subscribe
 
 
 def share_out(members: Sequence[Subscriber], topics: Mapping[str, int]) -> dict[str, list[Partition]]:
-    """Returns the partitions of every member, as balanced as possible."""
+    """Returns the partitions of every member, by member id, as balanced as possible."""
     given, free = kept(members, topics)
     subscribers = subscribers_of(members, topics)
     shares = Shares(given)

@@ -37,7 +37,8 @@ class Joiner:
 
 
 def join(turn: Turn, joiner: Joiner) -> None:
-    """Adds a member, or gives it an id to join with. Raises the errors of `JoinGroup`, except those of `check_join`."""
+    """Adds a member, or gives it an id to join with. Raises `UnknownMember`, `FencedInstance`, `InconsistentProtocol`
+    or `GroupFull`."""
     request, group = joiner.request, turn.group
     if not request.member_id:
         _join_unknown(turn, joiner)

@@ -224,7 +224,7 @@ def _kept(member: Member, protocol: str | None) -> KeptMember:
 
 
 def sized(member: Member) -> Member:
-    """Returns the member with its `kept_size` set."""
+    """Returns the member with `kept_size` set: its bytes in the group's record."""
     # Which protocol will be chosen is not known yet, so the largest metadata count.
     largest = max(member.protocols, key=lambda protocol: len(protocol.metadata))
     kept = structs.replace(_kept(member, largest.name), assignment=b"")

@@ -11,8 +11,8 @@ from tidelog.model.errors import IllegalGeneration, InconsistentProtocol, Tidelo
 
 
 def sync(turn: Turn, request: SyncGroup, wait: int) -> None:
-    """Makes the member wait for its assignment, or answers it; stores the assignments if it is the leader. Raises the
-    errors of `SyncGroup`."""
+    """Makes the member wait for its assignment, or answers it; stores the assignments if it is the leader. Raises
+    `UnknownMember`, `FencedInstance`, `IllegalGeneration`, `InconsistentProtocol` or `RebalanceInProgress`."""
     group = turn.group
     member = _in_force(group, request, request.generation)
     for said, chosen in ((request.protocol_type, group.protocol_type), (request.protocol, group.protocol)):
@@ -61,7 +61,8 @@ def heartbeat(group: ClassicGroup, request: ClassicHeartbeat) -> TidelogError | 
 
 
 def _in_force(group: ClassicGroup, request: ClassicRequest, generation: int) -> Member:
-    """Returns the member that sent a request, if it names the current generation."""
+    """Returns the member that sent a request, if it names the current generation. Raises `UnknownMember`,
+    `FencedInstance` or `IllegalGeneration`."""
     if group.phase is Phase.EMPTY:
         raise unknown(group.name, request.member_id)
     member = member_of(group, request)

@@ -48,7 +48,8 @@ class IsrSettings(msgspec.Struct, frozen=True):
     """Milliseconds for which a member may acknowledge nothing while other members do, before it leaves the ISR
     (`replica.stall.ms.max`)."""
     tick_ms: int = 100
-    """Milliseconds between two `Tick`s while a producer waits; a tick counts for at most this much time."""
+    """Milliseconds between two `Tick`s while a producer waits; in a follower's stall, a tick counts as at most this
+    much time."""
     retry_ms: int = 100
     """Milliseconds from a failed `AlterPartition` to the next attempt."""
 
@@ -212,8 +213,8 @@ FetchVerdict = Serve | Diverging | OutOfRange | Refused
 
 
 class FetchDue(msgspec.Struct, frozen=True):
-    """Event: the follower is to make its next fetch. A correlation is never used twice; only the answer to the newest
-    fetch counts."""
+    """Event: the follower is to make its next fetch. `correlation` numbers the fetches, and is never used twice; only
+    the answer to the newest fetch counts."""
 
     correlation: int
 

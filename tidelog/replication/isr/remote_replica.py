@@ -27,8 +27,8 @@ class RemoteReplica:
         self.durable_offset = NOTHING
         self.log_start_offset = NOTHING
         self.broker_epoch = NO_BROKER_EPOCH
-        """The broker epoch of the process that sent these reports; NO_BROKER_EPOCH before its first fetch in this
-        leader epoch."""
+        """The broker epoch of the follower's process that sent the reports held here; NO_BROKER_EPOCH before its first
+        fetch in this leader epoch."""
         # Without the credit a new leader's first tick would find all members lagging.
         self.caught_up_ms = now_ms if is_member else NEVER_MS
         """The latest time, in milliseconds, as of which the follower was caught up. A member of the ISR counts as
@@ -64,7 +64,8 @@ class RemoteReplica:
         return self.durable_offset if is_fsynced else self.log_end_offset
 
     def follow(self, leader_end: int, now_ms: int, *, is_fsynced: bool) -> None:
-        """Updates the mark, and the time as of which the follower was caught up, after a report."""
+        """Updates, after a report, the time as of which the follower was caught up. If it has reached the mark (an
+        earlier log end of the leader), the leader's present log end becomes the next mark."""
         end = self.acknowledged(is_fsynced=is_fsynced)
         marked_end, marked_ms = self._mark
         # The leader's very end is no measure: under steady load a follower never stands there, least of all with its

@@ -115,7 +115,7 @@ class Settlement:
         self._ends = dict(self._open)
         """The end offset of each damaged batch by its base offset, decided or not, as long as it is in the log."""
         self._faulty_at: dict[int, set[int]] = {}
-        """The members that have the same batch damaged, for each undecided offset."""
+        """For each undecided batch, by its offset: the members that have answered that their copy is damaged, too."""
         self._lost: frozenset[int] = frozenset()
         # Nobody's word could ever prove that a batch is not committed. To take it for committed is always safe.
         if not members:

@@ -51,14 +51,15 @@ def is_void(prefix: Prefix, value: Value) -> bool:
 
 
 def is_behind_a_gap(prefix: Prefix, value: Value) -> bool:
-    """Returns True for a batch that needs the log unbroken from a position before the last break."""
+    """Returns True for a batch that takes effect only if the log is unbroken from position `value.begin` on, where it
+    is not: a value there is void, or of another coordinator."""
     # A positive `begin` says from which position on a batch needs the log unbroken. Other kinds use it otherwise.
     return value.kind is Kind.APPEND and 0 < value.begin < prefix.unbroken_from
 
 
 def fold(prefix: Prefix, value: Value) -> tuple[Prefix, Verdict]:
-    """Applies the value at `prefix.position`; returns the prefix that includes it, and whether the value has an
-    effect."""
+    """Applies the value at `prefix.position`; returns the prefix (the log's state before a position) that includes it,
+    and whether the value has an effect."""
     # A NOP has no birth and is never void. As a rule it breaks the order, since a lost value may have stood there; one
     # that an operator put in place of a value (`begin` > 0) does not.
     if value.kind is Kind.NOP:
@@ -80,14 +81,16 @@ def fold(prefix: Prefix, value: Value) -> tuple[Prefix, Verdict]:
 
 
 def _pass(prefix: Prefix, *, is_unbroken: bool) -> Prefix:
-    """Returns the prefix that follows a position whose value has no effect."""
+    """Returns the prefix (the state of the log before a position) behind one more position, whose value has no effect.
+    `is_unbroken` is False if that value breaks the order of the coordinator's values."""
     position = prefix.position + 1
     unbroken_from = prefix.unbroken_from if is_unbroken else position
     return Prefix(position, prefix.epoch, prefix.next_offset, prefix.start_offset, unbroken_from)
 
 
 def fold_to(prefix: Prefix, slots: Mapping[int, Slot], position: int) -> Prefix:
-    """Returns the prefix that ends at `position`. All slots below `position` have to be learned."""
+    """Returns the prefix (the log's state before a position) that ends at `position`. All slots below `position` have
+    to be learned."""
     while prefix.position < position:
         slot = slots[prefix.position]
         assert slot.learned

@@ -35,7 +35,8 @@ class Catchup:
         self._next_missing: dict[int, int] = {}
         """The position, for each peer, from which on this replica asks it for missing payloads next."""
         self._lacking: dict[int, set[int]] = {}
-        """The peers, for each faulty position, that have learned the position and lack its payload, too."""
+        """The peers, for each position whose payload cannot be read here, that have learned the position and lack its
+        payload, too."""
         self._turn = 0
 
     def lacking(self, position: int) -> frozenset[int]:
@@ -58,7 +59,8 @@ class Catchup:
             self.meet(sender)
 
     def on_timer(self) -> list[Action]:
-        """Sends requests to the next peer, and sets the timer again."""
+        """Requests learned values and missing payloads from the next peer in turn, and from every other peer those
+        missing payloads about which it has not answered yet. Sets the timer again."""
         peers = (*self._peers, *self._strangers)
         if not peers:
             return [SetTimer(Timer.CATCHUP)]
@@ -78,7 +80,7 @@ class Catchup:
         return [*requests, *(Send(peer, LearnRequest(missing, missing + 1)) for missing in self._turn_of(peer))]
 
     def _turn_of(self, peer: int) -> list[int]:
-        """Returns the faulty positions for which this peer is asked next: at most `REPAIRS_PER_BEAT`, in rotation."""
+        """Returns the positions whose payloads this peer is asked for next: at most `REPAIRS_PER_BEAT`, in rotation."""
         faulty, next_position = self._replica.faulty(), self._next_missing.get(peer, 0)
         # In turn, not always the first ones: a payload that is lost everywhere must not hold up others, or VOTERS.
         positions = sorted(faulty, key=lambda position: (position < next_position, position))[:REPAIRS_PER_BEAT]

@@ -235,7 +235,8 @@ class Reason(Enum):
     CHANGING = "changing"
     STORAGE_ERROR = "storage_error"
     NOT_DRAINED = "not_drained"
-    """A change of voters is proposed alone: some value is in flight before it, or the change is in flight itself."""
+    """The voters can only be changed while nothing is in flight: an earlier value is not applied yet, or a change of
+    voters is in flight already."""
     VOTERS_CHANGED = "voters_changed"
     """The applied log has newer voters than those that this node uses: `Reconfigure` must come first."""
     BEHIND = "behind"
@@ -254,7 +255,7 @@ class Elected(msgspec.Struct, frozen=True):
 
     number: int
     position: int
-    """The position of the barrier."""
+    """The log position of the barrier, the first value of this coordinator."""
     next_offset: int
 
 
@@ -319,8 +320,8 @@ class Repaired(msgspec.Struct, frozen=True):
 
 
 class Jumped(msgspec.Struct, frozen=True):
-    """Effect: this log continues at the floor of a peer's log, which begins behind this node's applied prefix. The
-    state machine needs a snapshot."""
+    """Effect: this log continues at the floor (first position) of a peer's log, which begins behind this node's applied
+    prefix. The state machine needs a snapshot."""
 
     floor: Prefix
 
@@ -332,7 +333,7 @@ class DeletePrefix(msgspec.Struct, frozen=True):
 
 
 class StatusChanged(msgspec.Struct, frozen=True):
-    """Effect: the replica has another status, durably."""
+    """Effect: the replica's right to vote (`Status`) has changed, and the change is on disk."""
 
     status: Status
 

@@ -66,7 +66,7 @@ class Fill:
         self.end: int | None = None
         """The position behind the last open one, fixed when a quorum has promised; None before."""
         self.learned_end = start
-        """The largest `learned_end` among the answers; the node `source` sent it."""
+        """The largest position below which a node that has answered has learned everything; the node `source` has."""
         self.source: int | None = None
         self._number = number
         self._term = term

@@ -68,5 +68,5 @@ class Journal(Generic[E]):
         return released
 
     def drop(self) -> None:
-        """Drops the effects that wait, because the disk has failed."""
+        """Drops the effects that wait for a write to be durable, because the disk has failed."""
         self._waiting.clear()

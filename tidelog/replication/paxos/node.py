@@ -84,9 +84,9 @@ class PaxosNode:
     """The Paxos state machine of one node of a log: takes one event at a time, from one caller. Pure."""
 
     def __init__(self, node: int, quorum: Quorum, stored: StoredLog, *, window: int, voters_position: int = -1) -> None:
-        """Begins with the quorum of the newest VOTERS value below the log's floor, which is at `voters_position`, or of
-        the founders. VOTERS values from the floor on come out as `Applied`, and the caller has to answer each by
-        `Reconfigure`."""
+        """Begins with the quorum of the newest VOTERS value below the log's floor (first position), which is at
+        `voters_position`, or of the founders. VOTERS values from the floor on come out as `Applied`, and the caller has
+        to answer each by `Reconfigure`."""
         self.replica = Replica(stored)
         self._window = window
         self._proposer: Proposer | None = None

@@ -107,7 +107,8 @@ class Proposer(ABC):
         return [*actions, *(self._write_voters() if voters else self._on_quorum(end))]
 
     def _write_voters(self) -> list[Action]:
-        """Proposes the found VOTERS values again, once everything else is chosen, the last of them first."""
+        """Proposes one of the VOTERS values again that the promise phase has found, the last of them first, once
+        nothing else is in flight."""
         # Values behind them may have been chosen by the old voters alone. The new ones, who decide there as soon as the
         # VOTERS are chosen, must have accepted these values before, or could choose others.
         if self._proposals or not self._voters:
@@ -120,8 +121,8 @@ class Proposer(ABC):
 
     @abstractmethod
     def _on_quorum(self, end: int) -> list[Action]:
-        """Begins with the proposer's own values: a quorum has promised, all that it knows is known here, and no VOTERS
-        value is open. No older value is at or behind `end`."""
+        """Begins with the proposer's own values: a quorum has promised, what its members have learned is copied, and
+        all VOTERS values found are chosen. Older values are only below position `end`."""
         ...
 
     def on_write(self, sender: int, response: WriteResponse) -> list[Action]:
@@ -192,7 +193,8 @@ class Proposer(ABC):
 
     @abstractmethod
     def _is_waiting(self) -> bool:
-        """True if the attempt waits for something that no answer to its own requests will bring."""
+        """True while the attempt waits for values to be applied here: a coordinator for its own, a fence for all below
+        its end."""
         ...
 
     def _copy(self) -> list[Action]:

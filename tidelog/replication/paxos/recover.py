@@ -134,8 +134,8 @@ class Fence(Proposer):
         return [*super().on_jumped(position), *self._advance()]
 
     def _advance(self) -> list[Action]:
-        """Writes everything below the fence's end to disk, once it is learned; `proceed` is called when that is
-        durable."""
+        """Makes durable all positions below the end that the promising quorum reported, once they are applied here;
+        `proceed` is called when they are on disk."""
         if self._end is None or self._is_closing or self._replica.applied.position < self._end:
             return []
         self._is_closing = True

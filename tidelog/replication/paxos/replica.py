@@ -167,7 +167,8 @@ class Replica:
         return [*actions, *([answer] if is_lazy else self.journal.when_durable(answer))]
 
     def _begin_to_be_lazy(self) -> list[Action]:
-        """Writes `Metadata.may_forget` before the first answer that does not wait for the disk."""
+        """Records on disk that this replica may forget values that it has accepted (`Metadata.may_forget`), before its
+        first answer that does not wait for the disk."""
         self._beats = 0
         if self._mark is not None:
             return []
@@ -254,7 +255,7 @@ class Replica:
 
     def take(self, response: LearnResponse) -> list[Action]:
         """Copies a peer's learned slots. If the peer's log begins behind this replica's applied prefix, this log
-        continues at the peer's floor."""
+        continues at the peer's floor (first position)."""
         actions: list[Action] = []
         if response.floor.position > self.applied.position and not self.is_halted:
             actions += self._raise_floor(response.floor)
@@ -333,7 +334,8 @@ class Replica:
             self._faulty.discard(slot.position)
 
     def _raise_floor(self, floor: Prefix) -> list[Action]:
-        """Drops the slots below the log's new floor."""
+        """Moves the log's floor (its first position, and the state there) up to `floor`, and drops the slots below
+        it."""
         for position in range(self.floor.position, floor.position):
             self.slots.pop(position, None)
             self._faulty.discard(position)

@@ -77,8 +77,8 @@ class Value(msgspec.Struct, frozen=True, gc=False):
     an operator gave up the value there; such a NOP does not break the log."""
 
     def names_voters(self, since: int) -> bool:
-        """Returns True if this is a VOTERS value in force, in a log where only VOTERS of births from `since` on
-        count."""
+        """Returns True if this is a VOTERS value in force, in a log where only VOTERS values count that were first
+        proposed under number `since` or a larger one."""
         return self.kind is Kind.VOTERS and self.birth >= since
 
 
@@ -112,7 +112,7 @@ class Prefix(msgspec.Struct, frozen=True, gc=False):
     epoch: Natural = NO_NUMBER
     """The newest birth (proposal number of the first proposer) among the applied values."""
     next_offset: Natural = 0
-    """The offset of the next record."""
+    """The offset that the next record gets."""
     start_offset: Natural = 0
     """The log start offset: records below are deleted."""
     unbroken_from: Natural = 0
@@ -148,11 +148,11 @@ class StoredLog(msgspec.Struct, frozen=True):
 
     metadata: Metadata
     floor: Prefix = ORIGIN
-    """The prefix at whose position the log begins; everything before was chosen, applied, and truncated."""
+    """The first position of the log, with the state there; all values before it were chosen, applied, and truncated."""
     slots: tuple[Slot, ...] = ()
     voters_since: int = NO_NUMBER
-    """The smallest birth of VOTERS values that count. An operator who lets a log continue without its majority raises
-    it."""
+    """VOTERS values that were first proposed under a smaller number than this do not count. An operator who lets a log
+    continue without its majority raises it."""
 
 
 Record = Metadata | Prefix | Slot

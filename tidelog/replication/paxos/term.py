@@ -28,7 +28,8 @@ class Term(NamedTuple):
     settling: tuple[VotersFound, ...] = ()
     """VOTERS values that are not applied, and whose majorities `quorum` includes."""
     voters_since: int = NO_NUMBER
-    """The smallest birth of VOTERS values that count (`StoredLog.voters_since`)."""
+    """VOTERS values that were first proposed under a smaller number than this do not count
+    (`StoredLog.voters_since`)."""
     is_union: bool = False
     """True if the quorum is all that remains of the log's voters: values that none of its members reports are
     given up."""

@@ -137,7 +137,7 @@ class _Change(NamedTuple):
     voters: VoterSet
     phase: Phase
     number: int
-    """The proposal number of the term in which this step has to happen."""
+    """The proposal number of the term in which this phase of the change has to happen."""
 
 
 class _OpenVoters(NamedTuple):
@@ -155,10 +155,12 @@ class Membership:
     """
 
     def __init__(self, voters: VoterSet, position: int = -1, *, since: int = 0) -> None:
-        """Begins with the voters below the log's floor, from a snapshot at or below it, or with the log's founders.
+        """Begins with the voters below the log's floor (first position), from a snapshot at or below it, or with the
+        log's founders.
 
-        If an operator has let the log continue without its majority, only VOTERS values of births from `since` on
-        count, and until there is one, all remaining voters have to agree on each decision.
+        If an operator has let the log continue without its majority, only VOTERS values count that were first proposed
+        under number `since` or a larger one, and until there is one, all remaining voters have to agree on each
+        decision.
         """
         # Not with newer voters, whatever a broker may remember elsewhere. What is learned is written lazily, so a
         # majority of new voters may all have forgotten the VOTERS that name them, and would decide there anew.
@@ -166,7 +168,7 @@ class Membership:
         self.voters = voters
         """The voters in force: those of the newest VOTERS value applied here."""
         self.position = position
-        """The position of that VOTERS value; -1 if there is none."""
+        """The log position of the VOTERS value that put `voters` in force; -1 if no such value did."""
         self._open_voters: tuple[_OpenVoters, ...] = ()
         self._change: _Change | None = None
         self._unread = -1
@@ -259,8 +261,8 @@ class Membership:
         self._unread = max(self._unread, position)
 
     def on_jumped(self, begin: int) -> None:
-        """Records that the log continues at a peer's floor. There may have been VOTERS values below, so this node must
-        not campaign until `on_snapshot`."""
+        """Records that the log continues at the floor (first position) of a peer's log. There may have been VOTERS
+        values below, so this node must not campaign until `on_snapshot`."""
         self._open_voters = tuple(open_voters for open_voters in self._open_voters if open_voters.position >= begin)
         self._unread = max(self._unread, begin - 1)
 
