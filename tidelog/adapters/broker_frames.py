@@ -29,7 +29,7 @@ class BrokerFrames(FrameProtocol):
         self.frame_bytes_max = ANSWER_BYTES_MAX
 
     def close(self) -> None:
-        """Cuts the connection, and drops what was not sent yet: each request has an answer, and nobody waits for it."""
+        """Cuts the connection at once, and drops what was not sent yet: nobody waits for the response any more."""
         # A broker that hangs takes no more bytes. Closing in order would wait for it, past the end of the event loop.
         if not self._is_closed:
             self._is_closed = True

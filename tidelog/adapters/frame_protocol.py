@@ -110,8 +110,8 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self._timeouts = timeouts
         self._words = words
         self._http_address = http_address
-        """Returns the address for HTTP clients, until the first frame has arrived. None on a connection that this side
-        opened."""
+        """A function that returns the address for HTTP clients, to name it to a client that speaks HTTP here. None once
+        the first frame has arrived, and on a connection that this side opened."""
         self._is_accepted = http_address is not None
         self._loop = asyncio.get_running_loop()
         self._is_connected = False
@@ -125,7 +125,8 @@ class FrameProtocol(asyncio.BufferedProtocol):
         """Received bytes that are not delivered yet: the beginning of a small frame, or all frames while the connection
         is held."""
         self._frame: memoryview | None = None
-        """Buffer of the large frame that is arriving; then the number of its bytes that are there, and its length."""
+        """Buffer of the large frame that is arriving, None if there is none. `_frame_end` bytes of it have arrived, of
+        `_frame_bytes` in all."""
         self._frame_end = 0
         self._frame_bytes = 0
         self._frames = 0
@@ -314,7 +315,8 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self._kept = b"" if self._is_closed else data[start:]
 
     def _may_begin(self, length: int, begun: bytes) -> bool:
-        """Returns False if a large frame, of which `begun` has arrived, is not to be received yet."""
+        """Returns True if a large frame of `length` bytes may be received now; `begun` is its beginning. Subclasses
+        return False to postpone it."""
         return True
 
     def _begin_large(self, length: int, begun: bytes) -> None:
@@ -338,7 +340,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
     # -- what is not a frame -----------------------------------------------------------------------------------------
 
     def _watch(self) -> None:
-        """Starts the timer for the incomplete frame."""
+        """Starts the timer that closes the connection if the incomplete frame does not arrive in time."""
         length = 0 if self._frame is None else self._frame_bytes
         # In seconds; a large frame gets the time that it takes on a slow line.
         patience_s = self._timeouts.frame_s_max + length / self._timeouts.bytes_per_s_min

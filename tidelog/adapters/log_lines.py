@@ -50,8 +50,8 @@ def log_to_standard_error(level: str = "debug", form: str = "text") -> None:
 
 
 class LogLevel:
-    """The minimum level of this process's log, which can change while the process runs. `configured` is in force
-    already."""
+    """The minimum level of this process's log, which can change while the process runs. `configured` is the level at
+    the start, to which `switch` returns; the caller has set it already."""
 
     def __init__(self, configured: str) -> None:
         self.level = self._configured = configured

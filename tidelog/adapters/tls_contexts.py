@@ -196,7 +196,8 @@ def _unreadable(setting: str, path: str, error: OSError) -> ConfigError:
 
 
 def _own_certificate(leaf: str, keystore: str) -> dict[str, Any]:
-    """Returns the certificate as parsed by a verifying peer. Raises `ConfigError` if it has expired."""
+    """Returns the certificate `leaf` of the file `keystore` as a peer's `ssl` parses it after a trial handshake. Raises
+    `ConfigError` if it has expired, or its key does not fit."""
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname = False
     # Trusts this certificate by itself, without its CA, which the keystore need not have: so only its own faults are

@@ -352,7 +352,8 @@ class AdminClient(GroupCalls, QuotaCalls, AccessCalls):
 
     async def verify_broker(self, broker_id: int, *, after: str = "") -> BrokerVerification:
         """Makes a broker read and check its files other than logs: journals, the metadata log, snapshots, and small
-        files kept in two copies. Starts behind the name `after`, and may end before the last file.
+        files kept in two copies. Begins behind the files called `after`, the last name in the result of the call
+        before, and may end before the last file (`is_last`).
 
         Raises `NotFound`, `LeaderNotAvailable` if the broker is down, `Overloaded` during another such check.
         """

@@ -18,8 +18,9 @@ SHOWN_MAX: Final = 3
 
 
 class ClusterState(msgspec.Struct, frozen=True):
-    """The state of a cluster at one moment. `positions` are the brokers' applied metadata positions, None for a broker
-    that does not respond; the cluster's own position was read before them."""
+    """The state of a cluster at one moment. `positions` are the metadata positions that the brokers have applied, None
+    for a broker that does not respond. They were read after `cluster.metadata_position`, so a broker below that is
+    behind."""
 
     cluster: ClusterDescription
     topics: Sequence[TopicDescription]

@@ -26,7 +26,7 @@ Ask = Callable[..., Awaitable[ReplicaVerification]]
 
 @dataclass(slots=True)
 class ReplicaCheck:
-    """The result for one replica."""
+    """The result of verifying one replica of a partition, on one broker."""
 
     broker_id: int
     damaged: list[DamagedOffsets] = field(default_factory=list)
@@ -160,7 +160,8 @@ class PartitionVerifier:
         return None if first is None else min(max(first.next_offset, offset + 1), end)
 
     async def _first_difference(self, replica: ReplicaCheck, broker_id: int, offset: int, to: int) -> int | None:
-        """Returns the first offset where two replicas differ; None if they are the same, and one only read less far."""
+        """Returns the first offset in [offset, to) where the batches of a replica and of broker `broker_id` differ.
+        None if they are the same as far as both were read, or if one of the two could not be asked."""
         mine = await self._ask(replica, offset, to, names_batches=True)
         theirs = await self._ask(ReplicaCheck(broker_id), offset, to, names_batches=True)
         if mine is None or theirs is None:
@@ -213,8 +214,8 @@ async def await_repairs(verifiers: Sequence[PartitionVerifier]) -> None:
 
 
 def _are_alike(answer: ReplicaVerification, reference: ReplicaVerification) -> bool:
-    """Returns True if two results agree. Results with different start offsets cannot be compared, since records were
-    deleted meanwhile, and count as equal."""
+    """Returns True if two replicas' checks of the same range agree. Results with different start offsets cannot be
+    compared, since records were deleted meanwhile, and count as equal."""
     if answer.offset != reference.offset:
         return True
     return (answer.checksum, answer.next_offset) == (reference.checksum, reference.next_offset)

@@ -72,7 +72,8 @@ async def _interruptible(main: Coroutine[Any, Any, T]) -> T:
 
 
 def ask(bootstrap: str, work: Callable[[AdminClient], Coroutine[Any, Any, T]]) -> T:
-    """Connects an admin client, and returns the result of `work`. Raises as `connected`."""
+    """Connects an admin client, and returns the result of `work`. Raises `ConnectFailed` if no broker responds within
+    `CONNECT_S`, and the errors of `work`."""
 
     async def connect_and_work() -> T:
         async with connected(AdminClient(bootstrap, **client_arguments()), bootstrap) as admin:

@@ -68,7 +68,8 @@ class StoredLog:
 
     @property
     def has_slots(self) -> bool:
-        """True if its batches are entries of a slot store: a journal or the metadata log."""
+        """True for a journal or the metadata log: each of their batches is an entry of a Paxos log, stored at a
+        numbered slot."""
         return self.is_journal or self.identity == METADATA_LOG
 
     def __str__(self) -> str:
@@ -127,7 +128,8 @@ def _in_order(log: tuple[str, PartitionId]) -> tuple[bool, str, int, bool]:
 @contextmanager
 def containing(path: str) -> Iterator[list[StoredLog]]:
     """A context with the log in the directory `path`, and its journal: DATA/topics/TOPIC-ID/PARTITION, DATA/metadata,
-    or the directory of a standalone log; or a journal alone. Raises as `stored`."""
+    or the directory of a standalone log; or a journal alone. Raises `CommandError` if there is no log or a process uses
+    it; `ConfigError` if a newer version wrote it."""
     resolved = Path(path).resolve()
     data_dir = _data_dir_of(resolved)
     if data_dir is not None:

@@ -179,8 +179,9 @@ def _check(log: StoredLog, advance: Callable[[int], object]) -> Check:
 
 
 def _replay(log: StoredLog, check: Check) -> None:
-    """Reads a journal as a slot store: detects a replica that has forgotten its promises, and separates damage that was
-    rewritten later."""
+    """Reads the entries of a journal or of the metadata log as a broker does at its start. Moves damage that a later
+    entry of the same slot has replaced to `check.rewritten`, and detects a replica that has forgotten its promises
+    (`check.amnesia`)."""
     store, stored = SlotStore.look(log.files, log.directory, log.identity)
     with closing(store):
         if not stored.is_amnesiac:

@@ -35,7 +35,7 @@ def verify_cluster(bootstrap: str, topic: str | None, *, as_json: bool) -> bool:
 class _Checks(NamedTuple):
     partitions: list[PartitionCheck]
     brokers: list[BrokerCheck]
-    """The results for the brokers' other files; empty if one topic was given."""
+    """The results for each broker's files other than the logs of partitions; empty if one topic was given."""
 
 
 async def _verify_all(admin: AdminClient, topic: str | None) -> _Checks:

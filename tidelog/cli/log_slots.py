@@ -30,7 +30,9 @@ Objects = list[dict[str, Any]]
 
 
 def explained(dumped: Dumped) -> Dumped:
-    """Returns an entry with the details from its stored identity or floor. An unknown entry is returned unchanged."""
+    """Returns an entry of a log dump with its encoded details decoded: of a value, its kind and whether it is known to
+    be chosen; of a floor (the state of the log before its first stored position), its offset and voters. An entry that
+    cannot be decoded is returned unchanged."""
     fields = dict(dumped.fields)
     try:
         if "identity" in fields:

@@ -126,8 +126,8 @@ def _run() -> str | int | None:
 
 
 class PlainGroup(typer.core.TyperGroup):
-    """The group of all commands, with plain error messages for invalid option values: typer repeats the validator's
-    text."""
+    """The group of all commands. Rewords typer's error messages about invalid option values, which contain texts of its
+    validation library."""
 
     def invoke(self, ctx: Any) -> Any:
         """Runs the named command. Raises `typer.BadParameter` for an invalid value."""

@@ -20,8 +20,8 @@ LOOK_CLOSER_S = 30.0
 
 async def move(admin: AdminClient, *, leaving: Sequence[int] = (), throttle_bytes_per_s: int | None = None) -> int:
     """Rebalances the cluster, with no replicas left on brokers that are `leaving`, and elects preferred leaders;
-    returns the number of reassigned partitions when all is done. Raises as `AdminClient.rebalance`, and `CommandError`
-    if nothing can move."""
+    returns the number of reassigned partitions when all is done. Raises `NotFound` or `InvalidRequest` if the rebalance
+    is rejected, and `CommandError` if a broker that is down blocks the moves."""
     begun = await admin.rebalance(leaving=leaving, throttle_bytes_per_s=throttle_bytes_per_s)
     under_way = await admin.list_reassignments()
     count = max(len(begun), len(under_way))

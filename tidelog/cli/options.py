@@ -90,12 +90,14 @@ KeySeparator = Annotated[
 
 
 def option(name: str, annotation: Any, default: object) -> inspect.Parameter:
-    """Returns an option for `with_options`."""
+    """Returns a command-line option as a keyword parameter with this name, type and default, to be passed to
+    `with_options`."""
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 def with_options(command: Callable[..., Any], *options: inspect.Parameter) -> Callable[..., Any]:
-    """Returns the command, a wrapper of its own signature, with more options in the signature that typer reads."""
+    """Adds options to the signature by which typer builds the command line, and returns the command. `command` must be
+    a wrapper (`functools.wraps`) that accepts the additional keyword arguments."""
     signature = inspect.signature(command, eval_str=True)
     parameters = [*signature.parameters.values(), *options]
     command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]

@@ -83,8 +83,8 @@ def _show_plan(bootstrap: str, without: Sequence[int], *, as_json: bool) -> None
 
 
 def _plan(brokers: Sequence[BrokerDescription], topics: Sequence[TopicDescription], without: Sequence[int]) -> Plan:
-    """Returns the plan of the rebalance. Raises `NotFound` if a broker in `without` does not exist, else as
-    `plan_rebalance`."""
+    """Returns the plan of the rebalance. Raises `NotFound` if a broker in `without` does not exist; `InvalidRequest` if
+    a partition has more replicas than brokers remain, or only some brokers have a rack."""
     node_ids = [broker.broker_id for broker in brokers]
     for node_id in without:
         if node_id not in node_ids:

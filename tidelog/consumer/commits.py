@@ -56,8 +56,9 @@ class Commits:
     # -- fetching ------------------------------------------------------------------------------------------------
 
     async def fetch(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Fetches the group's committed offsets of partitions; those without one are left out. Raises the coordinator's
-        error."""
+        """Fetches the group's committed offsets of partitions; those without one are left out. Raises `UnknownMember`
+        or `FencedMember` if this member is no longer in the group; `CoordinatorNotAvailable` or another error after the
+        request timeout."""
         offsets = dict[TopicPartition, OffsetAndMetadata]()
         for start in range(0, len(partitions), OFFSETS_MAX):
             group_partitions = grouped(partitions[start : start + OFFSETS_MAX])
@@ -73,7 +74,8 @@ class Commits:
         return offsets
 
     def found(self, partition: TopicPartition, offset: int) -> None:
-        """Stores a fetched committed offset, at which reading starts."""
+        """Stores the group's committed offset of a partition, at which reading starts, so that it is not committed
+        again unchanged."""
         self._kept[partition] = offset
 
     # -- committing ----------------------------------------------------------------------------------------------

@@ -26,8 +26,8 @@ from tidelog.model.ports import Entropy
 from tidelog.transport.session import ClusterSession
 
 STRIDE_S: Final = 0.05
-"""Seconds during which records are returned one by one with a check of the clock only, without yielding to the event
-loop."""
+"""Seconds for which `getone` may return already fetched records without checking for a rebalance again (`is_ready`),
+which would yield to the event loop."""
 
 
 class ConsumerGroup:
@@ -126,7 +126,8 @@ class ConsumerGroup:
         await self._leave()
 
     def assigned_by_hand(self, cursors: Sequence[Cursor]) -> None:
-        """Starts partitions that the program has assigned at the group's committed offsets."""
+        """Moves these cursors (the read positions of partitions that the program has assigned itself) to the group's
+        committed offsets before their first record is returned, unless a `seek` comes first."""
         self._rebalancing.assigned_by_hand(cursors)
         self._disturb()
 
@@ -134,7 +135,8 @@ class ConsumerGroup:
 
     @contextmanager
     def call(self) -> Iterator[None]:
-        """The context of every call for records; within it the poll interval does not run."""
+        """The context of every call for records. `max_poll_interval_ms`, after which a consumer that is not called
+        leaves the group, counts only between these calls."""
         self._member.call_began()
         try:
             yield
@@ -142,13 +144,14 @@ class ConsumerGroup:
             self._member.call_ended()
 
     def may_go_on(self) -> bool:
-        """Returns True if the next record may be returned without calling `is_ready`."""
+        """Returns True if the next record may be returned at once: the last `is_ready` returned True at most `STRIDE_S`
+        seconds ago, and the partitions are certainly still this member's."""
         return asyncio.get_running_loop().time() < self._stride_end_s
 
     async def is_ready(self, deadline_s: float | None) -> bool:
         """Performs a pending rebalance. Returns False if no record may be returned: the rebalance is not finished at
-        `deadline_s`, or the member's heartbeats failed for so long that its partitions may be reassigned. Raises as
-        `Rebalancing.settled`."""
+        `deadline_s`, or the member's heartbeats failed for so long that its partitions may be reassigned. Raises the
+        exceptions of the program's rebalance listener, and the error that ended the membership."""
         self._check_tasks()
         if self.is_subscribed and not self._member.is_running and not self._member.has_lost:
             self._member.start(self.topics, self.pattern)
@@ -167,7 +170,8 @@ class ConsumerGroup:
             self._auto_commit.result()
 
     def _changed(self) -> None:
-        """Checks what the last heartbeat has changed, and wakes the consumer's calls."""
+        """Called after each heartbeat response: gives up revoked partitions that were never read, finds out whether a
+        rebalance is due, and wakes the consumer's waiting calls."""
         self._rebalancing.give_up_unbegun()
         self._rebalancing.look_again()
         if self._rebalancing.is_due:

@@ -90,7 +90,8 @@ class Cursor:
         self._clear(policy)
 
     def resolve_reset(self, generation: int, offset: int) -> bool:
-        """Moves to the offset looked up for a reset. Returns False if a newer seek or reset was requested meanwhile."""
+        """Moves to `offset`, the result of the lookup for a reset. Returns False, without effect, if a seek or another
+        reset has come since the lookup began (`generation` is not the present one)."""
         if generation != self.generation or self.reset is None:
             return False
         self.reset = None
@@ -105,8 +106,9 @@ class Cursor:
         return self.has_position and len(self._chunks) < CHUNKS_MAX and self.error is None and not self.is_paused
 
     def add(self, generation: int, data: Buffer, lost: Sequence[LostRange] = ()) -> bool:
-        """Adds a fetched chunk, with the lost ranges in it. Returns False if it is of an older generation or contains
-        no whole batch.
+        """Adds the bytes of a fetch as a chunk, with the lost ranges in it. Returns False, without effect, if a seek or
+        reset has come since the fetch began (`generation` is not the present one), if an error has stopped the cursor,
+        or if there is neither a whole batch nor a lost range from the fetch offset on.
 
         Raises `InvalidBatch` if the batches cannot be separated.
         """
@@ -124,7 +126,8 @@ class Cursor:
         return True
 
     def fail(self, generation: int, error: TidelogError) -> None:
-        """Stops the fetching with an error, which is raised after the records before it were returned."""
+        """Stops the fetching with an error, which is raised after the records before it were returned. No effect if a
+        seek or reset has come since the failed fetch began (`generation` is not the present one)."""
         if generation == self.generation:
             self.error = error
 
@@ -209,7 +212,8 @@ class Cursor:
         return error
 
     def _passes(self, lost: LostRange, position: int) -> bool:
-        """Moves the position behind a lost range, or stops before it with an error."""
+        """Moves the position behind a lost range and returns True; or, if the consumer's `LossPolicy` does not skip
+        lost records, stops before it with an error and returns False."""
         if lost.end <= position:
             return True
         try:

@@ -35,7 +35,8 @@ POLLS_MAX = 32
 
 
 class Fetcher:
-    """Owns a task per cursor. `on_news` is called whenever a cursor has new records or an error."""
+    """Fetches ahead of the consumer: one task per cursor (the read position in an assigned partition, with its fetched
+    records). `on_news` is called whenever a cursor has new records or an error."""
 
     def __init__(self, session: RecordSession, options: FetchOptions, on_news: Callable[[], None]) -> None:
         self._session = session
@@ -106,7 +107,9 @@ class Fetcher:
                 await self._recover(cursor, generation, error, backoff)
 
     async def _fetch(self, cursor: Cursor, generation: int) -> None:
-        """Performs one fetch for a cursor. Raises the error of the fetch."""
+        """Performs one fetch for a cursor. Raises the error in the broker's response, `ConnectFailed` or `NoAnswer`;
+        `UnknownTopic`, `UnknownPartition` or `LeaderNotAvailable` if there is no leader to ask; `InvalidBatch` if the
+        response has no whole batch."""
         topic, partition = cursor.partition
         options = self._options
         await self._session.topic(topic)  # from the cache, nearly always

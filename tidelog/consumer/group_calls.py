@@ -35,7 +35,7 @@ _NOT_SENT: Final = ("group", "client_host")
 
 
 class GroupCalls:
-    """The requests about one group."""
+    """Sends the requests of one group's protocol: heartbeats, offset commits, and fetches of committed offsets."""
 
     def __init__(self, session: ClusterSession, group: str) -> None:
         self._session = session

@@ -53,7 +53,8 @@ from tidelog.model.groups import (
 from tidelog.model.ids import TopicPartition
 
 LEASE_SHARE: Final = 0.9
-"""Fraction of the coordinator's timeouts that a member relies on."""
+"""Fraction of the session and rebalance timeouts after which a member without a response returns no more records. The
+rest is a tolerance for clocks of different rates."""
 SESSION_TIMEOUT_MS: Final = 45_000
 EXPELLED: Final = (UnknownMember, FencedMember)
 

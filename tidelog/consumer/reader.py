@@ -46,7 +46,8 @@ class PartitionReader:
         self._fetcher = Fetcher(session, options, self._news.set)
         self._group: ConsumerGroup | None = None
         self._current: Cursor | None = None
-        """The cursor whose decoded batch `getone` is reading."""
+        """The cursor (read position and fetched records of a partition) from whose decoded batch `getone` returns
+        records."""
         self._handed_out: ConsumerRecord | Mapping[TopicPartition, int] | None = None
         """In a group: what the last call returned, which the caller may still be processing. A record that was returned
         alone; of several records, the first offset in each partition; None if the call has not returned any."""
@@ -68,8 +69,9 @@ class PartitionReader:
         """Returns the next batch of these partitions, or of all, without an object per record; waits until there is
         one.
 
-        A batch contains the records that a producer sent together; records before the position are left out. Positions,
-        commits and errors are those of `getone`, for the batch as a whole.
+        A batch contains the records that a producer sent together; records before the position are left out. The
+        position moves behind the whole batch. Raises the error that stopped a partition: `DamagedBatch`, `RecordsLost`,
+        `OffsetOutOfRange`, ...
         """
         return await self._next(self._first_batch, partitions)
 
@@ -88,7 +90,8 @@ class PartitionReader:
         """Returns the available records of these partitions, or of all, by partition; waits up to `timeout_ms` if there
         are none.
 
-        Returns at most `max_records` records; without it some hundred kilobytes. Raises as `getone`.
+        Returns at most `max_records` records; without it some hundred kilobytes. Raises the error that stopped a
+        partition: `DamagedBatch`, `RecordsLost`, `OffsetOutOfRange`, ... The next call tries again.
         """
         if max_records is not None and max_records < 1:
             raise InvalidRequest(f"max_records must be at least 1, not {max_records}")

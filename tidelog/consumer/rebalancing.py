@@ -64,7 +64,8 @@ class Rebalancing:
         self.listener = ConsumerRebalanceListener()
 
     def look_again(self) -> None:
-        """Makes `is_due` check the membership again."""
+        """Makes the next `is_due` check whether the group has assigned, revoked or taken away partitions. Called when
+        the membership may have changed."""
         self._may_be_due = True
 
     @property
@@ -200,7 +201,8 @@ class Rebalancing:
     # -- what the program does ---------------------------------------------------------------------------------------
 
     def assigned_by_hand(self, cursors: Sequence[Cursor]) -> None:
-        """Reads exactly these partitions from the group's committed offsets, unless a `seek` comes first."""
+        """Makes these cursors (the read positions of all partitions that the program has assigned itself) start at the
+        group's committed offsets, unless a `seek` comes first."""
         self._uncommitted = dict.fromkeys(cursors)
         self.look_again()
 

@@ -104,7 +104,8 @@ class ConsumerBatch:
 
 
 def consumer_batch(partition: TopicPartition, batch: RecordBatch, start: int) -> ConsumerBatch:
-    """Returns the records of a batch from offset `start` on. Raises as `decode_columns`."""
+    """Returns the records of a batch from offset `start` on. Raises `InvalidBatch` if the bytes do not match the
+    batch's header, `TooLarge` if they decompress to more than the limit."""
     header = batch.header
     offsets, timestamps_ms, keys, values, headers = decode_columns(batch)
     decoded = ConsumerBatch(

@@ -33,7 +33,8 @@ class Subscription:
 
     @property
     def all(self) -> Sequence[Cursor]:
-        """All cursors, those read least recently first."""
+        """The cursors (read position and fetched records) of all assigned partitions, those read least recently
+        first."""
         return self._turns
 
     def cursors(self, partitions: Sequence[TopicPartition] = ()) -> list[Cursor]:
@@ -76,8 +77,9 @@ class Subscription:
     # -- taking --------------------------------------------------------------------------------------------------
 
     def next_cursor(self, partitions: Sequence[TopicPartition] = ()) -> Cursor | None:
-        """Returns the cursor of a partition that has a fetched record, and moves it to the back of the order of
-        reading; None if none has one. Chooses among these partitions, or all, without the paused ones.
+        """Returns the cursor (read position and fetched records) of a partition that has a fetched record, and moves it
+        to the back of the order of reading; None if none has one. Chooses among these partitions, or all, without the
+        paused ones.
 
         Raises the error that stopped one of the partitions, once all records before it were returned; `InvalidRequest`
         if a partition is not assigned or has no position.
@@ -91,8 +93,11 @@ class Subscription:
         return None
 
     def take_batch(self, partitions: Sequence[TopicPartition] = ()) -> ConsumerBatch | None:
-        """Removes and returns a fetched batch of these partitions, or of all; None if there is none. Raises the errors
-        of `next_cursor`."""
+        """Removes and returns a fetched batch of these partitions, or of all; None if there is none.
+
+        Raises the error that stopped one of the partitions, once all records before it were returned; `InvalidRequest`
+        if a partition is not assigned or has no position.
+        """
         cursor = self.next_cursor(partitions)
         return None if cursor is None else cursor.take_batch()
 
@@ -100,7 +105,10 @@ class Subscription:
         self, partitions: Sequence[TopicPartition], records_max: int, bytes_max: int
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
         """Removes and returns the fetched records of these partitions, or of all: at most `records_max`, from batches
-        of about `bytes_max` bytes in total. Raises the errors of `next_cursor`.
+        of about `bytes_max` bytes in total.
+
+        Raises the error that stopped one of the partitions, once all records before it were returned; `InvalidRequest`
+        if a partition is not assigned or has no position.
         """
         taken: dict[TopicPartition, list[ConsumerRecord]] = {}
         cursors = self._in_turn(partitions)
@@ -121,7 +129,8 @@ class Subscription:
 
     def _in_turn(self, partitions: Sequence[TopicPartition]) -> list[Cursor]:
         """Returns the cursors of these partitions, or of all, that are not paused, those read least recently first.
-        Raises the errors of `next_cursor`."""
+        Raises the error that stopped one of them, once all records before it were returned; `InvalidRequest` if a
+        partition is not assigned or has no position."""
         chosen = self.cursors(partitions)
         if partitions:
             turns = {cursor: turn for turn, cursor in enumerate(self._turns)}

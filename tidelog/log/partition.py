@@ -230,8 +230,8 @@ class LogPartition:
         """Fetches once: returns committed batches, beginning with the one that contains `offset`, and ending before
         lost records. Returns none if none came within `wait_s` seconds.
 
-        Raises `OffsetOutOfRange`, `DamagedBatch`, `RecordsLost` (the records at `offset` are lost), and the errors of a
-        request.
+        Raises `OffsetOutOfRange`; `DamagedBatch`; `RecordsLost` if the records at `offset` are lost; `ConnectFailed`,
+        `NoAnswer` or another error in the response, such as `LeaderNotAvailable`.
         """
         query = f"?offset={offset}&max_bytes={bytes_max}&wait_ms={int(1000 * wait_s)}"
         answer = await self._session.attempt("GET", self._leader(), f"{self._path}/batches{query}", timeout_s=timeout_s)

@@ -136,8 +136,9 @@ class Writer:
         The marker is appended first, like an entry, so a fenced writer deletes nothing. Positions stay the same.
         Typically `to` is the position of a snapshot. (Mesos: `truncate`.)
 
-        Raises `InvalidRequest` if `to` is beyond the end; the errors of `append`, with nothing deleted; or the last
-        error of the deletion, which is then agreed on and may be repeated.
+        Raises `InvalidRequest` if `to` is beyond the end. Raises `WriterFenced`, `DeliveryUnknown` or another error of
+        `append` if the append of the marker fails; nothing is deleted then. If the deletion itself fails, raises its
+        last error: the marker is in the log, and the call may be repeated.
         """
         deadline_s = self._deadline_s()
         if not 0 <= to <= self.ending:

@@ -77,8 +77,8 @@ def decode_to_arrow(
     as in Spark's Kafka source. The result shares no memory with `buffer`.
 
     Raises `InvalidRequest` for an unknown column, `InvalidBatch` for bytes that are no sound batch, `TooLarge` if
-    records decompress to more than `decompressed_bytes_max` bytes in all, or to more than `decode_batch` allows in one
-    batch.
+    records decompress to more than `decompressed_bytes_max` bytes in all, or those of one batch to more than
+    `DECOMPRESSED_BYTES_MAX`.
     """
     schema = arrow_schema(columns, include_headers=include_headers)
     bounds = _Bounds(0 if start is None else start, OFFSET_MAX if end is None else end)

@@ -64,11 +64,11 @@ def encode_batch(
 ) -> bytearray:
     """Returns one sound batch of all `records`, each `(timestamp_ms, key, value)` or with headers as a fourth item.
 
-    The result may be patched in place (`assign_offsets` and the stamps). A batch that is not final has no checksum
-    before it is stamped.
+    The result may be patched in place (`assign_offsets`, `stamp_append_time`, `stamp_producer`). With `is_final=False`
+    no checksum is computed: `number` or `seal` of `batch_header` writes it later.
 
-    Raises `UnprocessableBody` if there are no records, `InvalidRequest` if a number does not fit its field,
-    `TooLarge` over 2 GiB.
+    Raises `UnprocessableBody` if there are no records, `InvalidRequest` if a number does not fit its field, `TooLarge`
+    over 2 GiB.
     """
     if not records:
         raise UnprocessableBody("no records: a batch has at least one")
@@ -183,8 +183,9 @@ def decode_batch(batch: RecordBatch, *, decompressed_bytes_max: int = DECOMPRESS
 
 
 def decode_columns(batch: RecordBatch, *, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Columns:
-    """Decodes a batch into columns, one list per field, and creates no record objects. Bounds and errors are those of
-    `decode_batch`."""
+    """Decodes a batch into columns, one list per field, and creates no record objects. Raises `InvalidBatch` if the
+    bytes do not hold what the header promises, `TooLarge` if the records decompress to more than
+    `decompressed_bytes_max` bytes."""
     header = batch.header
     if header.is_control:
         return Columns([], [], [], [], [])

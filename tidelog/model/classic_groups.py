@@ -155,8 +155,8 @@ class CommitAsMember(ClassicRequest, frozen=True, kw_only=True):
     """A commit of offsets to a group of either kind. If the coordinator assigns the partitions (KIP-848), `generation`
     is the member's epoch. Answered by `CommitAnswer`, with a result for each partition.
 
-    Raises `UnknownMember`, `FencedInstance`, `IllegalGeneration`, `RebalanceInProgress`; in a KIP-848 group the errors
-    of `CommitOffsets`.
+    Raises `UnknownMember`, `FencedInstance`, `IllegalGeneration`, `RebalanceInProgress`; in a KIP-848 group
+    `UnknownMember`, `FencedMember` or `InvalidRequest`.
     """
 
     generation: int = NO_GENERATION

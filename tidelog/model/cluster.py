@@ -177,13 +177,13 @@ class PartitionInfo:
     """Voters that a Paxos partition is to have, in order of engine ids: one on each broker of `target`. The leader
     changes the members to these, one at a time."""
     next_engine_id: int = 1
-    """Next engine id to be given to a voter."""
+    """The engine id (voter id within this partition) for the next voter that is added."""
     is_founding: bool = False
     """True while `members` are those with which the partition was created."""
     since: tuple[tuple[NodeId, int], ...] = ()
     """Metadata position, for each replica, of the record that made its broker create the replica: the record that added
-    the replica, or that found its log lost. If the broker has created it and finds no log, the log is lost. While a
-    change is being decided, a replica without an entry is to be created anew."""
+    the replica, or that found its log lost. If the broker has created it and finds no log, the log is lost. While the
+    controller decides a change, a missing entry means that the replica is to be created anew."""
     losses: tuple[AcceptedLoss, ...] = ()
     """Offset ranges that were given up as lost, disjoint and in order (`losses.LostRanges` looks them up)."""
     regroupings: tuple[Regrouping, ...] = ()
@@ -217,7 +217,8 @@ class PartitionInfo:
         return tuple(node for node in self.replicas if node not in self.adding)
 
     def since_of(self, node: int) -> int:
-        """Returns the metadata position at which a broker created its replica; 0 if none is recorded."""
+        """Returns the metadata position of the record that made this broker create its replica (see `since`); 0 if none
+        is recorded."""
         return next((position for replica, position in self.since if replica == node), 0)
 
     @property

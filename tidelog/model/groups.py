@@ -96,8 +96,9 @@ class CommittedOffset(msgspec.Struct, frozen=True):
 
 
 class CommitOffsets(GroupRequest, frozen=True, tag=True, kw_only=True):
-    """A commit of offsets. Answered by `CommitAnswer`, with a result for each partition. Raises the errors of
-    `Heartbeat`, and `GroupNotEmpty` if the sender is no member (`member_id` is empty) of a group that has members.
+    """A commit of offsets. Answered by `CommitAnswer`, with a result for each partition. Raises `UnknownMember`,
+    `FencedMember` if the member never had the epoch `member_epoch`, `InvalidRequest`; `GroupNotEmpty` if the sender is
+    no member (`member_id` is empty) of a group that has members.
 
     A member's commit counts for partitions that it has owned since an epoch not later than `member_epoch` (KIP-1251).
     So a late commit for a partition that it owned once, or owns again, does not count.

@@ -20,9 +20,10 @@ from tidelog.model.varint import decode_folded, decode_varint
 RECORD_BYTES_MIN: Final = 7
 """Size in bytes of the smallest record: one byte for each of its numbers."""
 RUN_RECORDS_MIN: Final = 4
-"""Records that a run must have to be worth starting."""
+"""Minimum number of records that are worth decoding as a run (consecutive plain records of one shape,
+`record_runs`)."""
 STRANGE_RECORDS_MAX: Final = 63
-"""Maximum records that are decoded one by one before the next attempt at a run."""
+"""Maximum records that are decoded one by one before the faster decoder of `record_runs` is tried again."""
 
 _NULL_FOLDED = 1
 _TIMESTAMP_DELTA_FOLDED_MAX = 2 * TIMESTAMP_DELTA_MS_MAX
@@ -63,7 +64,7 @@ def decode_records(data: bytes, header: BatchHeader, count: int, delta_min: int 
 
 
 def _count_up(offsets: list[int], count: int, end: int) -> None:
-    """Extends `offsets` to `count` elements, with the offsets that end before `end`."""
+    """Appends consecutive offsets to `offsets` until it has `count` elements; the last one is `end` - 1."""
     offsets += range(end - (count - len(offsets)), end)
 
 

@@ -27,7 +27,7 @@ _Octets = npt.NDArray[np.uint8]
 
 
 class RecordSpan(NamedTuple):
-    """The positions in which the decompressed records of one batch lie."""
+    """The header of a batch, and the start and end position of its decompressed records in a buffer."""
 
     header: BatchHeader
     start: int

@@ -28,7 +28,7 @@ class ClientFirst(NamedTuple):
 
     header: str
     bare: str
-    """The message without its header."""
+    """The message without its GS2 header (`n,,`); a part of what the client's proof covers."""
     user: str
     nonce: str
 

@@ -26,7 +26,7 @@ AWAY_BYTES: Final = 64 << 10
 
 
 class Meter:
-    """A counter of the work since the last slice ended."""
+    """Counts work (records and bytes) and says when a slice of it, some milliseconds of work, is done."""
 
     def __init__(self) -> None:
         self._records = 0
@@ -43,7 +43,8 @@ class Meter:
 
 
 def mapped_slices(call: Callable[[S], T], items: Sequence[S]) -> Steps[list[T]]:
-    """Returns the result of the call for each item, in slices."""
+    """Computes `call` for each item, and yields to the caller after each slice of the work; the generator's result is
+    the list of results."""
     made: list[T] = []
     for start in range(0, len(items), SLICE_RECORDS):
         if start:

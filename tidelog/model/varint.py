@@ -27,7 +27,8 @@ def encode_varint(value: int) -> bytes:
 
 
 def decode_varint(buffer: bytes, position: int) -> tuple[int, int]:
-    """Returns the zigzag varint at `position`, and the position after it. Raises the errors of `decode_folded`."""
+    """Returns the zigzag varint at `position`, and the position after it. Raises `InvalidBatch` if it has more than 64
+    bits, `IndexError` if the buffer ends within it."""
     folded, position = decode_folded(buffer, position)
     return (folded >> 1) ^ -(folded & 1), position
 

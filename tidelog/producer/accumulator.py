@@ -94,7 +94,8 @@ class PartitionQueue:
         self.sealed: deque[Batch] = deque()
         self.taken: list[Batch] = []
         self.was_late = False
-        """True after an attempt in which this partition, of all in the request, timed out at the broker."""
+        """True if the last attempt failed with an unknown outcome for this partition itself, for example a timeout at
+        the broker, and not for the whole request. Its next attempt gets a request of its own."""
         self.step_bytes = 0
         """The memory step, in bytes, that would have held the records of the last sealed batch."""
         self._accumulator = accumulator

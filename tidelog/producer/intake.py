@@ -23,7 +23,8 @@ from tidelog.transport.session import ClusterSession
 logger = logging.getLogger(__name__)
 
 DEPARTURE_TURNS = 12
-"""Turns of the event loop from a response to the sending of the next request."""
+"""Turns of the event loop that are waited for the next request to be sent: it leaves at most so many turns after the
+response to the one before."""
 
 
 class Intake:

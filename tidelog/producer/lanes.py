@@ -48,7 +48,7 @@ PARTITIONS_MAX: Final = 1_000
 
 
 class Lane:
-    """The waiting parcels for one broker, oldest first."""
+    """The parcels (batches of one partition for one attempt) that wait to be sent to one broker, oldest first."""
 
     def __init__(self) -> None:
         self.waiting: deque[Parcel] = deque()
@@ -97,7 +97,8 @@ class Lanes:
     async def send(
         self, address: str, partition: TopicPartition, load: Load, timeout_s: float, *, alone: bool
     ) -> Outcome:
-        """Makes one attempt at one broker, which ends within `timeout_s`. Errors of the broker are returned in the
+        """Sends the batches of one partition, which `load` returns, once to the broker at `address`, in a request that
+        other partitions may share unless `alone`. Ends within `timeout_s`. Errors of the broker are returned in the
         outcome, not raised."""
         loop = asyncio.get_running_loop()
         parcel = Parcel(partition, load, loop.time() + timeout_s, alone, loop.create_future())
@@ -120,7 +121,8 @@ class Lanes:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _watch(self, lane: Lane, parcels: Iterable[Parcel]) -> None:
-        """Sets timers that fail the parcels that still wait at their deadlines."""
+        """Sets a timer for each of these parcels (batches of one partition for one attempt): a parcel that still waits
+        at its deadline fails."""
         for parcel in parcels:
             if parcel.timer is None and not parcel.outcome.done():
                 loop = asyncio.get_running_loop()
@@ -128,7 +130,8 @@ class Lanes:
 
     @staticmethod
     def _expire(lane: Lane, parcel: Parcel) -> None:
-        """Fails a parcel that still waits at its deadline; a parcel in flight has its request's deadline instead."""
+        """Fails a parcel (batches of one partition for one attempt) that still waits at its deadline; a parcel in
+        flight has its request's deadline instead."""
         if not parcel.is_sent:
             refusal = ConnectFailed(
                 f"{lane.under_way} requests to the broker of {parcel.partition} are under way already"
@@ -143,7 +146,8 @@ class Lanes:
             asyncio.get_running_loop().call_soon(self._depart, lane, address)
 
     def _depart(self, lane: Lane, address: str) -> None:
-        """Sends waiting parcels, as far as the limit on requests in flight allows."""
+        """Sends the waiting parcels (batches of one partition for one attempt) of a broker in as many requests as the
+        limit on requests in flight allows."""
         lane.is_called = False
         while lane.waiting and (lane.under_way < UNDER_WAY_MAX or lane.waiting[0].travels_alone):
             parcels = lane.take(self._options.max_request_size)

@@ -47,8 +47,8 @@ class Parcel:
     """The timer that ends the parcel's wait at its deadline."""
 
     def is_loaded(self) -> bool:
-        """Loads the batches if necessary. Returns False if there are none or loading fails; the parcel then has its
-        outcome."""
+        """Calls `load` for the encoded batches, unless they are there already. Returns False if there are none or
+        `load` raises: the parcel then has its outcome and is not sent."""
         if not self.batches:
             try:
                 self.batches = self.load()

@@ -32,14 +32,17 @@ ACKS: Final = MappingProxyType({"all": -1, "1": 1})
 
 
 class ProduceFrames:
-    """Sends parcels to brokers with a Kafka listener."""
+    """Sends parcels (batches of one partition for one attempt) as Produce requests to the Kafka listeners of
+    brokers."""
 
     def __init__(self, session: RecordSession, options: ProducerOptions) -> None:
         self._session = session
         self._options = options
 
     def may_carry(self, address: str, parcels: list[Parcel]) -> bool:
-        """Returns True if these parcels may be sent to this broker by Kafka's protocol."""
+        """Returns True if these parcels (batches of one partition for one attempt) may be sent to this broker by
+        Kafka's protocol: it has a usable Kafka listener, and neither `acks` nor a parcel that needs a request of its
+        own requires HTTP."""
         is_usual = not parcels[0].travels_alone or self._session.transport == "kafka"
         return is_usual and self._options.acks in ACKS and self._session.has_frames(address)
 

@@ -130,7 +130,8 @@ class Producer:
     async def stop(self) -> None:
         """Rejects new records, delivers those already sent, and closes. Idempotent.
 
-        Takes at most `delivery_timeout_ms`. Raises as `flush` does, after closing.
+        Takes at most `delivery_timeout_ms`. After closing, raises the first error of a record whose delivery nobody has
+        awaited.
         """
         if not self._intake.is_open:
             return

@@ -260,8 +260,9 @@ class Sender:
     # -- ends ----------------------------------------------------------------------------------------------------
 
     def _give_up(self, request: _Request, verdict: Verdict, error: TidelogError) -> None:
-        """Fails a request, and rewinds or bumps its partition's sequence numbers. If it was never sent, only the
-        partition's oldest batch fails."""
+        """Fails the batches of a request with `error`, and with `DeliveryUnknown` if the verdict is LOSE. If it was
+        never sent, only the partition's oldest batch fails. Their sequence numbers are used again (FAIL), or the
+        partition gets a new producer epoch (LOSE, FATAL). After FATAL all other batches fail, too."""
         partition = request.queue.partition
         if not request.batches:
             now_s, bytes_max = asyncio.get_running_loop().time(), self._options.max_request_size

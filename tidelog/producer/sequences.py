@@ -60,8 +60,8 @@ class Sequences:
         return self._producer_id is None
 
     def begin(self, partition: TopicPartition) -> None:
-        """Starts the numbering of a partition with the present producer id, unless it has one; it then keeps
-        this id."""
+        """Starts the numbering of a partition with the present producer id. A partition that is numbered already keeps
+        the producer id that it began with."""
         if partition not in self._trails:
             assert self._producer_id is not None
             self._trails[partition] = _Trail(self._producer_id)

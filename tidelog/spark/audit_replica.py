@@ -182,7 +182,7 @@ class _Reader:
             self._check_producer(batch.header)
 
     def end(self) -> None:
-        """Checks that the range is complete."""
+        """Called after the last batch: stores the checksum of the last window of offsets in the report."""
         if self._window >= 0:
             self._report.windows[self._window * WINDOW_OFFSETS] = self._digest.hexdigest()
 

@@ -95,7 +95,8 @@ class Cluster:
         self._connections.clear()
 
     def be_patient(self, timeout_s: float) -> None:
-        """Sets the retry time to `timeout_s`, and the usual request timeout, also on open connections."""
+        """Sets the retry time to `timeout_s` seconds, and the request timeout to `REQUEST_TIMEOUT_S`, also on open
+        connections. Called after the first, impatient contact with the cluster."""
         self.timeout_s, self._request_timeout_s = timeout_s, REQUEST_TIMEOUT_S
         for connection in self._connections.values():
             connection.timeout = REQUEST_TIMEOUT_S

@@ -19,7 +19,9 @@ BYTES_MAX = 8 << 20
 
 
 def decode_piece(piece: Buffer, offset_range: OffsetRange, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Yields the records of the piece that lie in the range, as Arrow batches. Raises as `decode_to_arrow`."""
+    """Yields the records of the piece that lie in the range, as Arrow batches. Raises `InvalidRequest` for an unknown
+    column, `InvalidBatch` for damaged bytes, `TooLarge` if the records decompress to more than an Arrow batch may
+    have."""
     batch = decode_to_arrow(
         piece,
         offset_range.topic,

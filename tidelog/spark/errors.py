@@ -32,7 +32,9 @@ class LossRule:
     fails: bool = True
 
     def lost(self, what: str, accepted: LostRange | None = None) -> None:
-        """Raises `DataLoss`, or logs a warning, after which the query continues with the remaining records."""
+        """Reports missing records, which the text `what` names. Raises `DataLoss` if `failOnDataLoss` is true;
+        otherwise logs a warning, and the query continues with the remaining records. `accepted` is the range that an
+        operator has given up, if that is the reason."""
         if self.fails:
             raise DataLoss(f"{what}. To go on with what is there, set failOnDataLoss to false", accepted)
         logger.warning("%s: going on with what is there (failOnDataLoss is false)", what)

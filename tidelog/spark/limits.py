@@ -23,7 +23,8 @@ def backlog(begin: Positions, end: Positions) -> dict[TopicPartition, int]:
 
 
 def prorate(begin: Positions, end: Positions, weights: Mapping[TopicPartition, float], limit: float) -> Positions:
-    """Returns the end of a batch of total weight at most `limit`; a record of a partition weighs
+    """Returns the end positions of a batch: `end` if the records from `begin` to `end` weigh at most `limit` in total,
+    else a share of the limit for each partition in proportion to its backlog. A record of a partition weighs
     `weights[partition]`."""
     waiting = backlog(begin, end)
     total = sum(count * weights[partition] for partition, count in waiting.items())

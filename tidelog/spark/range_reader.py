@@ -38,8 +38,8 @@ def read_range(
     """Yields pieces of whole batches with all existing records of the range; each piece is valid until the next one is
     requested. `leader` is the leader's address, if known.
 
-    With `replica`, a broker's address, only that broker's own copy is read. Raises `DataLoss` as `loss` says, or the
-    last `TidelogError` after the cluster's `timeout_s` without progress.
+    With `replica`, a broker's address, only that broker's own copy is read. Raises `DataLoss` for missing records if
+    `loss` says so (`failOnDataLoss`), or the last `TidelogError` after the cluster's `timeout_s` without progress.
     """
     return _RangeReader(cluster, offset_range, leader, loss, replica).read()
 

@@ -29,7 +29,7 @@ RANDOM_BYTES = 16
 
 @dataclass
 class TaskWritten(WriterCommitMessage):
-    """A task's report to the driver."""
+    """A task's report to the driver: the numbers of records and batches that it wrote."""
 
     records: int
     batches: int

@@ -79,8 +79,8 @@ class StreamPlanner:
         return self._newest
 
     def ranges(self, start: Offsets, end: Offsets) -> tuple[list[OffsetRange], Snapshot]:
-        """Returns the offset ranges of a batch, and the state of the partitions. Raises `DataLoss` as `failOnDataLoss`
-        says."""
+        """Returns the offset ranges of a batch, and the state of the partitions. Raises `DataLoss` if records are
+        missing and `failOnDataLoss` is true."""
         self._must_pin = False  # this batch was decided before
         snapshot = self._snapshot_for(end)
         return ranges_between(start, end, snapshot, self._options.loss), snapshot

@@ -18,8 +18,8 @@ from tidelog.spark.tasks import ReadTask
 
 
 def run_task(task: ReadTask, options: SourceOptions, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Yields the records of the task's ranges. Raises `DataLoss` as `failOnDataLoss` says, or the last error after the
-    timeout without progress."""
+    """Yields the records of the task's ranges. Raises `DataLoss` if records are missing and `failOnDataLoss` is true,
+    or the last error after the timeout without progress."""
     cluster = shared_cluster(options.bootstrap, options.timeout_s, options.security)
     is_empty = True
     for offset_range in task.ranges:

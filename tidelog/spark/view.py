@@ -32,7 +32,7 @@ class Extent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The state of all partitions of a query whose topics exist."""
+    """The state of the partitions that a query reads, at one moment; partitions of missing topics are left out."""
 
     extents: Mapping[TopicPartition, Extent] = field(default_factory=dict)
     topic_ids: Mapping[str, str] = field(default_factory=dict)

@@ -7,7 +7,7 @@ import msgspec
 
 class Statement(msgspec.Struct, frozen=True):
     """What one replica reports about a lost range: `damaged`, `missing`, `deleted`, `unreachable`, `unknown`, or `good
-    copy`. For given-up votes: the state of the replica's log."""
+    copy`. If an operator gave up lost replicas instead (`--votes`): the state of the replica's log."""
 
     broker_id: int
     status: str
@@ -69,4 +69,4 @@ class LossesJudged(msgspec.Struct, frozen=True):
     is_whole: bool
     """False if the partition has more damaged offsets than one request examines."""
     remains: Remains | None = None
-    """The surviving replicas; set if the request was to give up votes."""
+    """The surviving replicas, if the request was to give up lost replicas (`--votes`); else None."""

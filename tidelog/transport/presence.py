@@ -128,7 +128,8 @@ class Presence:
         self._due_s.pop(give_up, None)
 
     def missed(self, give_up: GiveUp) -> None:
-        """Ends the wait for a response that timed out."""
+        """Ends the wait for a response that timed out. The broker still owes it, so it counts as overdue until
+        something is heard of the broker."""
         # It is still owed: a broker that is asked again and again, with little time for each answer, would never turn
         # out to be silent otherwise.
         due_s = self._due_s.pop(give_up, inf)

@@ -113,8 +113,9 @@ NAMES: Final[Mapping[str, str]] = {
     for name in (*SecurityParameters.__annotations__, *ALIASES)
     if name != "sasl_password"
 }
-"""Settings that text may contain, by Kafka's and librdkafka's names. A password is not among them: it would be visible
-in process lists and in the options of a query."""
+"""The settings that may be given as text (in properties files and Spark options), by Kafka's and librdkafka's names,
+with the fields of `SecurityParameters`. A password is not among them: it would be visible in process lists and in the
+options of a query."""
 KAFKAS_NAMES: Final = NAMES.keys() - {"token.file"}
 
 

@@ -93,8 +93,8 @@ class RecordSession(ClusterSession):
         return self._doors.client_id
 
     def no_frames(self, address: str) -> None:
-        """Handles a broker whose Kafka listener cannot be used. Raises `ConnectFailed` if `transport` is `kafka`, which
-        excludes HTTP."""
+        """Called when a broker's Kafka listener cannot be used. Raises `ConnectFailed` if `transport` is `kafka`, which
+        excludes HTTP; otherwise does nothing, and the caller uses HTTP."""
         if self.transport == "kafka":
             raise ConnectFailed(f"{address} takes no records by Kafka's protocol, and transport is kafka")
 

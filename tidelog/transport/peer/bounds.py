@@ -35,7 +35,8 @@ class PeerBounds:
     connections_max: int = 512
     """Maximum accepted connections."""
     strangers_max: int = 64
-    """Maximum accepted connections without a hello yet, and also of those whose node this broker does not know."""
+    """Maximum accepted connections without a hello yet; the same maximum applies separately to connections of nodes
+    that this broker does not know."""
     connect_s_max: float = 3.0
     """Seconds for opening a TCP connection."""
     handshake_s_max: float = 3.0

@@ -71,7 +71,11 @@ class CallingEnd(Line):
         self, message: msgspec.Struct, payload: Sequence[Buffer], timeout_s: float, presence: Presence | None = None
     ) -> Answer:
         """Sends a request and waits for its response. With `presence` the wait also ends when the peer is found silent.
-        Raises what `PeerNode.request` raises."""
+
+        Raises `PeerUnreachable`, `Overloaded` or `TooLarge`, certainly without effect; `UnsupportedLevel` if the peer's
+        version lacks this message; `PeerLost` or `TimeoutError` with an unknown outcome; or the `TidelogError` with
+        which the peer responded.
+        """
         if timeout_s <= 0:
             raise PeerUnreachable(f"no time is left for a request to {self._name()}")
         header = self._admit(message, payload)

@@ -51,7 +51,8 @@ class Common:
     lines: dict[Line, None] = field(default_factory=dict)
     """Open connections, in the order of their opening."""
     _complaints: dict[str, tuple[float, list[str]]] = field(default_factory=dict)
-    """The warnings logged about each host, and when the first was logged."""
+    """For each host, the time of the first warning of the present `COMPLAINT_S` period, and the distinct warnings in
+    it."""
     _no_lines: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:

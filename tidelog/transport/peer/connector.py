@@ -83,7 +83,7 @@ class Connector:
 
     @property
     def end(self) -> CallingEnd | None:
-        """The connection, if it is open."""
+        """The connection to the peer; None while it is not open."""
         end = self._end
         return end if end is not None and end.is_open else None
 

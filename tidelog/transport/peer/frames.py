@@ -48,8 +48,8 @@ class Kind(enum.IntEnum):
     """The purpose of a frame."""
 
     HELLO = 1
-    """The first frame in both directions, sent again after each change. With a cluster secret, the first one is
-    followed by a proof."""
+    """The first frame in both directions, unless there is a cluster secret. Sent again whenever the broker's identity
+    changes. With a cluster secret, the payload of the first hello is the proof."""
     REFUSAL = 2
     """The last frame before an end closes the connection: a `Fault` with the reason."""
     REQUEST = 3

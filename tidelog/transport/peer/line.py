@@ -186,7 +186,8 @@ class Line(ABC):
         self.close()
 
     def objection(self, theirs: Hello) -> str | None:
-        """Returns the reason for rejecting a hello besides `refusal`; None if there is none."""
+        """Returns the reason for rejecting a hello that `refusal` accepts: the other end is another node than expected,
+        or its node id or process has changed since its last hello. None if there is no reason."""
         if reason := self.stranger(theirs.node_id):
             return reason
         earlier = self.theirs
@@ -195,7 +196,8 @@ class Line(ABC):
         return None
 
     def stranger(self, node_id: int) -> str | None:
-        """Returns the reason why the other end should not be this node; None if it may be."""
+        """Returns the reason for rejecting the node id in the other end's hello, for example if this end has called
+        another node; None if it is accepted."""
         return None
 
     def connection_lost(self, error: Exception | None) -> None:

@@ -110,8 +110,9 @@ class PeerNode:
         return [line for line in self._common.lines if isinstance(line, AnsweringEnd) and line.is_open]
 
     def _make_room(self, strangers: Sequence[AnsweringEnd], problem: str) -> None:
-        """Closes the oldest connection without requests if there are more than `strangers_max` of them, so that known
-        brokers can connect."""
+        """If `strangers` are more than `strangers_max` connections, closes the oldest one without requests, so that
+        known brokers can connect. `problem` says in the log and to the other end what is wrong with these
+        connections."""
         if len(strangers) > self._bounds.strangers_max:
             idle = next((end for end in strangers[:-1] if not end.tasks), strangers[-1])
             idle.turn_away(f"more than {self._bounds.strangers_max} connections to this broker {problem}")
@@ -164,7 +165,7 @@ class PeerNode:
 
     @property
     def silent(self) -> list[int]:
-        """The nodes that owe this broker answers, and do not say that they are there."""
+        """The ids of the nodes whose responses are overdue and that do not answer pings either."""
         return [node_id for node_id, peer in self._peers.items() if peer.presence.is_silent]
 
     @property
@@ -215,8 +216,10 @@ class PeerNode:
     ) -> Answer:
         """Sends a request to an address, over a connection of its own. Used for founding or joining a cluster.
 
-        Raises what `request` raises; `PeerRefused`, a `PeerUnreachable`, if one of the brokers rejects the other, for
-        example as of another cluster.
+        Raises `PeerRefused`, a `PeerUnreachable`, if one of the brokers rejects the other, for example as of another
+        cluster. Also raises `PeerUnreachable`, `Overloaded` or `TooLarge`, certainly without effect; `UnsupportedLevel`
+        if the peer's version lacks this message; `PeerLost` or `TimeoutError` with an unknown outcome; or the
+        `TidelogError` with which the peer responded.
         """
         loop = asyncio.get_running_loop()
         until_s = loop.time() + deadline_s

@@ -59,7 +59,7 @@ class Peer:
             task.add_done_callback(_check)
 
     def connected(self) -> None:
-        """Handles an open connection of a lane."""
+        """Called when the connection of one lane (`Lane.CONTROL` or `Lane.DATA`) to the peer is open."""
         if not self._was_up or self._complaint:
             self._logger.info("a peer is connected", peer=self.node_id)
         self._complaint = None
@@ -72,7 +72,8 @@ class Peer:
             connector.hurry()
 
     def failed(self, why: PeerUnreachable, *, is_refused: bool) -> None:
-        """Handles a failed attempt of a lane to connect."""
+        """Called when an attempt to connect one lane failed. If `is_refused` and no lane is connected, the peer is
+        down."""
         if type(why) is not self._complaint:  # once, not at each attempt, nor for each way to fail
             self._logger.warning("a peer cannot be reached", peer=self.node_id, reason=why.message)
             self._complaint = type(why)

@@ -72,7 +72,8 @@ class ClusterSecret:
         return "ClusterSecret(...)"
 
     def proof(self, role: Role, said: Sequence[bytes], channel: Channel = NO_CHANNEL) -> bytes:
-        """Returns the proof of one end, an HMAC over all that was `said` so far."""
+        """Returns the proof of one end: an HMAC over `said`, the encoded challenges and hellos that both ends have sent
+        so far, the role, and the channel."""
         # Each part comes with its length, so that no two conversations are the same bytes; and with the role, so that a
         # proof that is sent back to who gave it proves nothing.
         parts = (DOMAIN, role.value, *channel, *said)
