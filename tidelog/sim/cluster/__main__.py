@@ -12,7 +12,7 @@ from tidelog.sim.cluster.drawing import draw_scenario
 from tidelog.sim.cluster.families import ON, Family, families_of
 from tidelog.sim.cluster.run import run_scenario, run_seed, run_story, shrink
 from tidelog.sim.cluster.scenario import Scenario, decode_scenario, encode_scenario
-from tidelog.sim.cluster.stories import draw_story
+from tidelog.sim.cluster.stories import STORIES, draw_story
 from tidelog.sim.cluster.traffic import Mix
 from tidelog.sim.kit.batches import spread
 
@@ -52,7 +52,7 @@ def _parser() -> argparse.ArgumentParser:
         help=f"families of faults beside the usual ones, with commas: {', '.join(Family)}; all; none",
     )
     parser.add_argument(
-        "--story", type=Family, choices=list(Family), help="short scenarios about one of these families instead"
+        "--story", choices=[*map(str, STORIES)], help="short scenarios about one of these families, or groups, instead"
     )
     parser.add_argument("--runs", type=int, default=1, help="how many seeds (default %(default)s)")
     parser.add_argument("--jobs", type=int, default=1, help="processes to use (default %(default)s)")
@@ -62,7 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-COUNTED = ("fault", "forged", "refused", "loss accepted", "old directory", "gap of")
+COUNTED = ("fault", "forged", "refused", "loss accepted", "old directory", "gap of", "classic", "mishap")
 """Prefixes of the counters that are printed after a batch of runs."""
 
 

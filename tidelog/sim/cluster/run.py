@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from structlog.testing import capture_logs
 
 from tidelog.sim.cluster.administrator import Administrators
+from tidelog.sim.cluster.classic.run import Classic
 from tidelog.sim.cluster.data import Data
 from tidelog.sim.cluster.drawing import MOVES, draw_scenario
 from tidelog.sim.cluster.families import ON, Family
@@ -28,7 +29,7 @@ from tidelog.sim.cluster.replica_watch import ReplicaWatch
 from tidelog.sim.cluster.rules import all_rules
 from tidelog.sim.cluster.scenario import Scenario, Step, Strike, simpler
 from tidelog.sim.cluster.sometimes import RUNS_WITH_GROUPS, count_logs, count_steps, runs_with
-from tidelog.sim.cluster.stories import draw_story
+from tidelog.sim.cluster.stories import Story, draw_story
 from tidelog.sim.cluster.traffic import Mix
 from tidelog.sim.cluster.truth import Truth
 from tidelog.sim.cluster.watch import Watch
@@ -50,9 +51,9 @@ def run_seed(seed: int, mix: Mix | None = None, groups: bool | None = None, fami
     return run_scenario(draw_scenario(seed, mix, groups, families))
 
 
-def run_story(family: Family, seed: int) -> Outcome:
-    """Runs the short scenario of a seed about one family of faults (`draw_story`)."""
-    return run_scenario(draw_story(family, seed))
+def run_story(story: Story, seed: int) -> Outcome:
+    """Runs the short scenario of a seed about one family of faults, or about a classic group (`draw_story`)."""
+    return run_scenario(draw_story(story, seed))
 
 
 def shrink(scenario: Scenario, *, runs_max: int = SHRINK_RUNS_MAX) -> Scenario:
@@ -123,6 +124,7 @@ class Run:
         watch = Watch(world)
         data = Data(self._scenario.seed, world, self._truth, self._ledger)
         groups = Groups(self._scenario.seed, world, self._truth, self._ledger, data.history)
+        classic = Classic(self._scenario.seed, world, self._truth, self._ledger)
         looking = asyncio.ensure_future(_look(world))
         try:
             with (
@@ -133,32 +135,35 @@ class Run:
                 RefusalWatch(self._scenario, self._truth).open(),
             ):
                 try:
-                    await self._play(world, watch, data, groups)
+                    await self._play(world, watch, data, groups, classic)
                 finally:
                     looking.cancel()
                     await groups.close()
+                    await classic.close()
                     await data.close()
                     await world.close()
         finally:
             data.report()
             groups.report()
+            classic.report()
             self.records_acknowledged = data.history.records_acknowledged
             self.disk_traces = [keeper.machine.disk.medium.trace() for keeper in world.keepers.values()]
 
-    async def _play(self, world: World, watch: Watch, data: Data, groups: Groups) -> None:
+    async def _play(self, world: World, watch: Watch, data: Data, groups: Groups, classic: Classic) -> None:
         scenario, swarm = self._scenario, self._scenario.swarm
         world.start(swarm.founders)
         if swarm.is_calm_at_first:
             await self._wait_until_up(world)
         data.begin()
         groups.begin()
+        classic.begin()
         nemesis, administrators = Nemesis(scenario.seed, world, self._ledger), Administrators(world, self._truth)
         movers = Movers(scenario.seed, world, self._truth)
         async with asyncio.TaskGroup() as group:
             for node in swarm.nodes[swarm.voters :]:
                 group.create_task(_join(world, node, stream(scenario.seed, f"join {node}").random() * swarm.chaos_s))
             for number, step in enumerate(scenario.steps):
-                group.create_task(_take(step, number, nemesis, administrators, movers, groups))
+                group.create_task(_take(step, number, nemesis, administrators, movers, groups, classic))
         healing = Healing(world, watch, stream(scenario.seed, "healing"))
         core_at_once = scenario.ending == "core" and not swarm.traffic.topics
 
@@ -167,6 +172,8 @@ class Run:
             await data.settle()
             await groups.drain()
             await groups.close()
+            await classic.settle()
+            await classic.close()
 
         await healing.run(core_at_once=core_at_once, settle=settle)
         administrators.check_all()
@@ -187,12 +194,20 @@ async def _join(world: World, node: int, at_s: float) -> None:
 
 
 async def _take(
-    step: Step, number: int, nemesis: Nemesis, administrators: Administrators, movers: Movers, groups: Groups
+    step: Step,
+    number: int,
+    nemesis: Nemesis,
+    administrators: Administrators,
+    movers: Movers,
+    groups: Groups,
+    classic: Classic,
 ) -> None:
     """Carries out a step of the scenario at its time."""
     await asyncio.sleep(step.at_s)
     if isinstance(step, Strike):
         await nemesis.strike(step)
+    elif isinstance(step, Mishap) and classic.has_members:
+        await classic.befall(step)
     elif isinstance(step, Mishap):
         if step.group < len(groups):
             await groups.befall(step, administrators)

@@ -14,6 +14,7 @@ from msgspec import structs
 
 from tidelog.sim.cluster.group_traffic import GroupTraffic, Mishap, simpler_groups
 from tidelog.sim.cluster.traffic import Traffic
+from tidelog.sim.groups.plan import GroupPlan, simpler_plan
 
 
 class Swarm(msgspec.Struct, frozen=True):
@@ -49,6 +50,8 @@ class Swarm(msgspec.Struct, frozen=True):
     """Topics with data, and their clients."""
     groups: GroupTraffic = GroupTraffic()
     """Consumer groups that read the topics with data."""
+    classic: GroupPlan | None = None
+    """A group whose members speak the classic protocol; only stories about it have one."""
 
     @property
     def nodes(self) -> range:
@@ -128,6 +131,8 @@ def _simpler_swarms(swarm: Swarm) -> Iterator[Swarm]:
     if swarm.groups.groups:
         yield structs.replace(swarm, groups=GroupTraffic())
         yield from (structs.replace(swarm, groups=groups) for groups in simpler_groups(swarm.groups))
+    if swarm.classic is not None:
+        yield from (structs.replace(swarm, classic=plan) for plan in simpler_plan(swarm.classic))
     yield structs.replace(swarm, traffic=Traffic(), groups=GroupTraffic())
     traffic = swarm.traffic
     for producer in traffic.producers:

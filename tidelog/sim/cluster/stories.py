@@ -8,10 +8,12 @@ of them take minutes.
 from __future__ import annotations
 
 import random
+from typing import Final, Literal, TypeAlias
 
 from msgspec import structs
 
 from tidelog.sim.cluster import forged_strikes
+from tidelog.sim.cluster.classic.story import draw_classic
 from tidelog.sim.cluster.families import Family, kinds_of
 from tidelog.sim.cluster.scenario import Scenario, Strike, Swarm
 from tidelog.sim.cluster.sweep_strikes import PATTERNS
@@ -19,6 +21,11 @@ from tidelog.sim.cluster.traffic import ProducerPlan, TopicPlan, Traffic, by_maj
 from tidelog.sim.kit.history import Kind
 from tidelog.sim.kit.seeds import stream
 
+CLASSIC: Final = "classic"
+"""Name of the stories about a classic group, which are of no family of faults."""
+Story: TypeAlias = Family | Literal["classic"]
+"""What a short scenario is about."""
+STORIES: tuple[Story, ...] = (*Family, CLASSIC)
 FACTOR = 3
 WRITERS = 4
 PATIENCE_S = 1.0
@@ -32,8 +39,13 @@ ALL_BUT_ONE_SHARE = 0.4
 """Share of the scenarios about ends of logs in which a single good copy is left."""
 
 
-def draw_story(family: Family, seed: int) -> Scenario:
-    """Returns the short scenario of a seed about a family of faults; the same in every process."""
+def draw_story(story: Story, seed: int) -> Scenario:
+    """Returns the short scenario of a seed about a family of faults, or about a classic group; the same in every
+    process."""
+    return draw_classic(seed) if story == CLASSIC else _draw_of_family(Family(story), seed)
+
+
+def _draw_of_family(family: Family, seed: int) -> Scenario:
     rng = stream(seed, f"story of {family}")
     if family is Family.HUNG:
         return _draw_hung(seed, rng)

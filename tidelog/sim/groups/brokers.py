@@ -76,7 +76,11 @@ class Brokers:
         process = self._processes.get(self.leader)
         return None if process is None else process.coordinator
 
-    async def call(self, node_id: int, do: Callable[[ClassicGroups], Awaitable[T]]) -> T:
+    async def find(self, node_id: int) -> int:
+        """Returns the node id of the broker that leads the offsets partition."""
+        return self.leader
+
+    async def call(self, node_id: int, do: Callable[[ClassicGroups], Awaitable[T]], wait_s: float) -> T:
         """Calls the classic groups of a broker. Raises what `do` raises, `NotCoordinator` if that broker has no
         coordinator, and `ConnectionLost` if it is dead or dies meanwhile."""
         if node_id in self._dead:

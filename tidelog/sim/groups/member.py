@@ -16,6 +16,7 @@ from tidelog.model.classic_groups import (
     JoinGroup,
     LeaveGroup,
     Leaving,
+    MemberAssignment,
     Protocol,
     SyncAnswer,
     SyncGroup,
@@ -32,9 +33,10 @@ from tidelog.model.errors import (
     UnknownMember,
 )
 from tidelog.model.groups import CommitAnswer, CommittedOffset
-from tidelog.sim.groups.brokers import TOPIC, Brokers
-from tidelog.sim.groups.plan import Scenario, Seat
+from tidelog.sim.groups.brokers import TOPIC
+from tidelog.sim.groups.plan import GroupPlan, Seat
 from tidelog.sim.groups.post import Post
+from tidelog.sim.groups.reach import Reach
 from tidelog.sim.groups.rules import Rules, assignments, read_assignment
 from tidelog.sim.kit.machine import ConnectionLost
 
@@ -48,21 +50,18 @@ up."""
 
 
 class World:
-    """State that all members share. `next_value` numbers the commits."""
+    """State that all members share. `next_value` numbers the commits; a join or sync may take `wait_s` seconds."""
 
-    def __init__(self, scenario: Scenario, brokers: Brokers, post: Post, rules: Rules, rng: random.Random) -> None:
-        self.scenario = scenario
+    def __init__(
+        self, plan: GroupPlan, brokers: Reach, post: Post, rules: Rules, rng: random.Random, wait_s: float
+    ) -> None:
+        self.plan = plan
+        self.wait_s = wait_s
         self.brokers = brokers
         self.post = post
         self.rules = rules
         self.rng = rng
         self.next_value = 0
-
-    @property
-    def wait_s(self) -> float:
-        """Seconds that a join or sync may take: twice the rebalance timeout and twice the session timeout, since all
-        static members may be away; the initial delay; and 3 s for an append that stalls."""
-        return 2 * self.scenario.rebalance_s + 2 * self.scenario.session_s + self.scenario.initial_delay_ms / 1000 + 3
 
 
 class Member:
@@ -92,6 +91,7 @@ class Member:
             try:
                 await self._join()
                 await self._sync()
+                await self._begin()
                 await self._work()
             except FencedInstance:
                 self._world.rules.counters["static member fenced"] += 1
@@ -103,20 +103,20 @@ class Member:
             except RebalanceInProgress:
                 pass
             except (CoordinatorNotAvailable, CoordinatorLost, ConnectionLost):
-                self._node_id = self._world.brokers.leader
+                self._node_id = await self._world.brokers.find(self._node_id)
                 await asyncio.sleep(PAUSE_S * (1 + self._world.rng.random()))
         await self._leave()
 
     # -- the protocol ------------------------------------------------------------------------------------------------
 
     async def _join(self) -> None:
-        scenario = self._world.scenario
+        plan = self._world.plan
         request = JoinGroup(
             group=GROUP,
             member_id=self.member_id,
             instance_id=self._seat.instance_id,
-            session_timeout_ms=int(1000 * scenario.session_s),
-            rebalance_timeout_ms=int(1000 * scenario.rebalance_s),
+            session_timeout_ms=int(1000 * plan.session_s),
+            rebalance_timeout_ms=int(1000 * plan.rebalance_s),
             protocol_type="consumer",
             protocols=(Protocol("range", self.metadata),),
             can_skip_assignment=self._seat.can_skip_assignment,
@@ -132,7 +132,7 @@ class Member:
 
     async def _sync(self) -> None:
         is_to_assign = self._answer.members and not self._answer.skip_assignment
-        given = assignments(self._answer, self._world.scenario.partitions) if is_to_assign else ()
+        given = self._assign(self._answer) if is_to_assign else ()
         identity, generation = self.identity, self.generation
         request = SyncGroup(**self._who, generation=generation, protocol="range", assignments=given)
 
@@ -143,6 +143,13 @@ class Member:
 
         said = read_assignment((await self._send(deliver)).assignment)
         self.owned = [] if said is None else said["partitions"]
+
+    def _assign(self, answer: JoinAnswer) -> tuple[MemberAssignment, ...]:
+        """Returns the assignments of a generation that this member leads."""
+        return assignments(answer, self._world.plan.partitions)
+
+    async def _begin(self) -> None:
+        """Prepares the work on the partitions of a new generation: here nothing."""
 
     async def _work(self) -> None:
         while not self.is_leaving:
@@ -179,7 +186,10 @@ class Member:
                 if error.definite:
                     rules.refused(partition, attempt)
                 raise
-            rules.kept(attempt, generation)
+            if answer.verdicts[0].code:
+                rules.refused(partition, attempt)
+            else:
+                rules.kept(attempt, generation)
             return answer
 
         await self._send(deliver)
@@ -208,19 +218,24 @@ class Member:
         return await self._world.post.send(self._node_id, deliver)
 
     async def _ask(self, node_id: int, do: Callable[[ClassicGroups, float], Awaitable[T]], wait_s: float = CALL_S) -> T:
-        until_s = asyncio.get_running_loop().time() + wait_s
-        return await self._world.brokers.call(node_id, lambda groups: do(groups, until_s))
+        # The deadline is by the clock of the broker, in whose process the call runs.
+        loop = asyncio.get_running_loop()
+        return await self._world.brokers.call(node_id, lambda groups: do(groups, loop.time() + wait_s), wait_s)
 
     async def _waits(self, what: str, node_id: int, do: Callable[[ClassicGroups, float], Awaitable[T]]) -> T:
         """Sends a join or sync, which may wait for other members; checks that the answer comes in time."""
-        loop, rules = asyncio.get_running_loop(), self._world.rules
-        began_s = loop.time()
-        try:
-            return await self._ask(node_id, do, self._world.wait_s)
-        except RebalanceInProgress:
-            if loop.time() - began_s > self._world.wait_s - 0.01:
-                rules.waited(what, loop.time() - began_s)
-            raise
-        except NotCoordinator:
-            rules.counters[f"{what} told of another coordinator"] += loop.time() - began_s > 2 * PAUSE_S
-            raise
+        loop, rules, wait_s = asyncio.get_running_loop(), self._world.rules, self._world.wait_s
+
+        async def wait(groups: ClassicGroups, until_s: float) -> T:
+            began_s = loop.time()
+            try:
+                return await do(groups, until_s)
+            except RebalanceInProgress:
+                if loop.time() - began_s > wait_s - 0.01:
+                    rules.waited(what, loop.time() - began_s)
+                raise
+            except NotCoordinator:
+                rules.counters[f"{what} told of another coordinator"] += loop.time() - began_s > 2 * PAUSE_S
+                raise
+
+        return await self._ask(node_id, wait, wait_s)

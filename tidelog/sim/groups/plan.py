@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 
 from tidelog.sim.kit.seeds import stream
@@ -31,25 +33,36 @@ class Step(msgspec.Struct, frozen=True):
     lasts_s: float
 
 
-class Scenario(msgspec.Struct, frozen=True):
-    """All that determines a run."""
+class GroupPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """The members of one classic group, their timeouts, and the faults of the network between them and the brokers."""
 
-    seed: int
     seats: tuple[Seat, ...]
-    steps: tuple[Step, ...]
     partitions: int
     session_s: float
     rebalance_s: float
     initial_delay_ms: int
+    late_rate: float
+    """Chance, each, that a request arrives after its caller has given up, that it arrives twice, and that its answer is
+    lost."""
+
+    @property
+    def wait_s(self) -> float:
+        """Seconds that a join or sync may take: twice the rebalance timeout and twice the session timeout, since all
+        static members may be away; the initial delay; and 3 s for an append that stalls."""
+        return 2 * self.rebalance_s + 2 * self.session_s + self.initial_delay_ms / 1000 + 3
+
+
+class Scenario(GroupPlan, frozen=True, kw_only=True):
+    """All that determines a run."""
+
+    seed: int
+    steps: tuple[Step, ...]
     append_s: float
     """Mean seconds of an append."""
     refused_rate: float
     """Chance that an append is refused with a retriable error."""
     unknown_rate: float
     """Chance that the outcome of an append stays unknown."""
-    late_rate: float
-    """Chance, each, that a request arrives after its caller has given up, that it arrives twice, and that its answer is
-    lost."""
     chaos_s: float
 
 
@@ -90,3 +103,11 @@ def draw_scenario(seed: int) -> Scenario:
         late_rate=rng.choice(RATES),
         chaos_s=chaos_s,
     )
+
+
+def simpler_plan(plan: GroupPlan) -> Iterator[GroupPlan]:
+    """Yields simpler groups for shrinking: without one member, or without faults of the members' network."""
+    for seat in plan.seats if len(plan.seats) > 1 else ():
+        yield msgspec.structs.replace(plan, seats=tuple(one for one in plan.seats if one is not seat))
+    if plan.late_rate:
+        yield msgspec.structs.replace(plan, late_rate=0.0)

@@ -12,9 +12,10 @@ from contextlib import suppress
 from typing import TypeVar
 
 from tidelog.model.errors import TidelogError
-from tidelog.sim.groups.brokers import Brokers
-from tidelog.sim.groups.plan import Scenario
+from tidelog.sim.groups.plan import GroupPlan
+from tidelog.sim.groups.reach import Reach
 from tidelog.sim.kit.machine import ConnectionLost
+from tidelog.sim.kit.process import outside
 
 T = TypeVar("T")
 TRIP_S_MAX = 0.005
@@ -27,10 +28,10 @@ Delivery = Callable[[int], Awaitable[T]]
 class Post:
     """The network between members and brokers in one run."""
 
-    def __init__(self, scenario: Scenario, brokers: Brokers, rng: random.Random) -> None:
+    def __init__(self, plan: GroupPlan, brokers: Reach, rng: random.Random) -> None:
         self.is_calm = False
         """True once faults are over."""
-        self._scenario = scenario
+        self._plan = plan
         self._brokers = brokers
         self._rng = rng
         self._under_way: dict[asyncio.Task[None], None] = {}
@@ -51,9 +52,13 @@ class Post:
         return answer
 
     def _happens(self) -> bool:
-        return not self.is_calm and self._rng.random() < self._scenario.late_rate
+        return not self.is_calm and self._rng.random() < self._plan.late_rate
 
     def _send_later(self, deliver: Delivery[T]) -> None:
+        # Of no process: it arrives even if its sender is paused or dead by then.
+        outside(self._start, deliver)
+
+    def _start(self, deliver: Delivery[T]) -> None:
         task = asyncio.ensure_future(self._arrive_late(deliver))
         self._under_way[task] = None
         task.add_done_callback(lambda done: self._under_way.pop(done, None))

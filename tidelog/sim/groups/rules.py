@@ -8,8 +8,10 @@ They are checked from outside, with every answer in the order in which they are 
 | assignment | a member's assignment was made for it, in the generation that it speaks with, by that one's leader |
 | owners | of one generation a partition has one owner |
 | fencing | no commit of a generation is kept that was sent after any member was told of a later one |
-| offsets | what was answered as kept is found, unless a commit that was not over before has replaced it |
+| offsets | what was answered as kept is found, unless a commit that was not over before has replaced it; and what was found
+once is not found to be older later |
 | in time | a join or a sync is answered before its caller gives up: no member is forgotten |
+| static | a member is given the same partitions whenever it asks in one generation, also as another process |
 | stable | in the end all that live are in one generation, and have every partition between them |
 
 A static member is the same whichever process it is, so that it may take over in a generation.
@@ -49,6 +51,8 @@ class Rules:
     """Number of events so far."""
     _leaders: dict[int, str] = field(default_factory=dict)
     _owners: dict[tuple[int, int], str] = field(default_factory=dict)
+    _given: dict[tuple[int, str], list[int]] = field(default_factory=dict)
+    """Partitions that a member was assigned, by generation and member."""
     _told: dict[int, int] = field(default_factory=dict)
     """Event number at which a member was first told of a generation, by generation."""
     _attempts: dict[int, list[Attempt]] = field(default_factory=dict)
@@ -75,6 +79,9 @@ class Rules:
         if said is None or (said["generation"], said["for"]) != (generation, identity):
             self.violate("assignment", f"{identity} of generation {generation} was given {said}")
             return
+        given = self._given.setdefault((generation, identity), said["partitions"])
+        if given != said["partitions"]:
+            self.violate("static", f"{identity} of generation {generation} was given {given}, then {said['partitions']}")
         for partition in said["partitions"]:
             known = self._owners.setdefault((generation, partition), identity)
             if known != identity:
@@ -88,27 +95,36 @@ class Rules:
 
     def kept(self, attempt: Attempt, generation: int) -> None:
         """Notes that a commit succeeded; checks that no member was told of a later generation before it was sent."""
-        attempt.ended, attempt.is_kept = self.event(), True
+        attempt.ended, attempt.is_kept = min(attempt.ended, self.event()), True
         self.counters["commit kept"] += 1
         later = [one for one, at in self._told.items() if one > generation and at < attempt.sent]
         if later:
             self.violate("fencing", f"a commit of generation {generation} is kept, {max(later)} has begun")
 
     def refused(self, partition: int, attempt: Attempt) -> None:
-        """Notes that a commit was refused for certain."""
+        """Notes that a commit was refused for certain; checks that nobody has found it."""
+        if attempt.is_kept:
+            self.violate("offsets", f"{attempt.value} was found of {partition}, and its commit is refused")
         self._attempts[partition].remove(attempt)
         self.counters["commit refused"] += 1
 
-    def found(self, offsets: Mapping[int, int]) -> None:
-        """Checks the committed offsets, once no request is under way any more."""
-        for partition, attempts in sorted(self._attempts.items()):
-            last_sent = max((one.sent for one in attempts if one.is_kept), default=-1)
-            value = offsets.get(partition)
+    def found(self, offsets: Mapping[int, int | None], since: float = NEVER) -> None:
+        """Checks committed offsets, by partition, None if there is none. `since` is the event number at which they were
+        asked for: commits that were not over by then may be found or not."""
+        now = self.event()
+        for partition, value in sorted(offsets.items()):
+            attempts = self._attempts.get(partition, [])
+            last_sent = max((one.sent for one in attempts if one.is_kept and one.ended < since), default=-1)
             if value is None:
                 if last_sent >= 0:
                     self.violate("offsets", f"nothing is found of {partition}, and a commit was kept")
-            elif not any(one.value == value and one.ended > last_sent for one in attempts):
+                continue
+            same = [one for one in attempts if one.value == value]
+            if not any(one.ended > last_sent for one in same):
                 self.violate("offsets", f"{value} is found of {partition}, which a later commit has replaced")
+            elif len(same) == 1:
+                # Whoever asks from now on must find it as well, whether its sender ever hears of it or not.
+                same[0].is_kept, same[0].ended = True, min(same[0].ended, now)
 
     def waited(self, what: str, seconds: float) -> None:
         """Reports a join or sync that was not answered before its caller gave up."""
@@ -122,9 +138,9 @@ class Rules:
 # -- what the leaders of this simulation say ---------------------------------------------------------------------------
 
 
-def assignments(answer: JoinAnswer, partitions: int) -> tuple[MemberAssignment, ...]:
+def assignments(answer: JoinAnswer, partitions: int, turn: int = 0) -> tuple[MemberAssignment, ...]:
     """Returns a leader's assignments: each partition goes to one member, and each assignment names its generation and
-    member."""
+    member. `turn` is the number of members by which the partitions are moved on."""
     members = [(one.instance_id or one.member_id, one.member_id) for one in answer.members]
     return tuple(
         MemberAssignment(
@@ -133,7 +149,7 @@ def assignments(answer: JoinAnswer, partitions: int) -> tuple[MemberAssignment, 
                 {
                     "generation": answer.generation,
                     "for": identity,
-                    "partitions": list(range(number, partitions, len(members))),
+                    "partitions": list(range((number + turn) % len(members), partitions, len(members))),
                 }
             ),
         )

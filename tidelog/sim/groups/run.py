@@ -51,7 +51,7 @@ class Run:
         rng = stream(scenario.seed, "run")
         self._brokers = Brokers(scenario, stream(scenario.seed, "brokers"), self._failed)
         self._post = Post(scenario, self._brokers, stream(scenario.seed, "post"))
-        self._world = World(scenario, self._brokers, self._post, self.rules, rng)
+        self._world = World(scenario, self._brokers, self._post, self.rules, rng, scenario.wait_s)
         self._members: dict[int, Member] = {}
         self._lives: dict[int, asyncio.Task[None]] = {}
         self._striking: list[asyncio.Task[None]] = []
@@ -164,7 +164,8 @@ class Run:
         if self.rules.violations or shard is None:
             return
         offsets = shard.groups[GROUP].offsets
-        self.rules.found({number: kept.offset for (topic, number), kept in offsets.items() if topic == TOPIC})
+        kept = [offsets.get((TOPIC, number)) for number in range(self._scenario.partitions)]
+        self.rules.found({number: one and one.offset for number, one in enumerate(kept)})
 
 
 def run_scenario(scenario: Scenario) -> Outcome:

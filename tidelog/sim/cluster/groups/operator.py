@@ -22,6 +22,17 @@ from tidelog.sim.cluster.truth import Truth
 ASKED_S_MAX = 3.0
 
 
+def has_lost_offsets(truth: Truth, ledger: Ledger) -> bool:
+    """Returns True if the last disk of any partition of the offsets topic was lost: then no group is held to its
+    committed offsets."""
+    topic = truth.image.topics.get(OFFSETS_TOPIC)
+    if topic is None:
+        return False
+    lost = any(book.is_gone for one, book in ledger.books.items() if one.topic_id == topic.topic_id)
+    truth.saw("excused loss of committed offsets", lost)
+    return lost
+
+
 class Operator:
     """The operator of one run. `anywhere` returns a client that reaches any broker."""
 

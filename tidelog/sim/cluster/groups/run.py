@@ -12,13 +12,12 @@ from functools import partial
 
 from tidelog.model.groups import DescribeGroup, FetchOffsets, GroupDescription, OffsetsAnswer
 from tidelog.model.ids import PartitionId, TopicPartition
-from tidelog.model.names import OFFSETS_TOPIC
 from tidelog.sim.cluster.administrator import Administrators
 from tidelog.sim.cluster.clients import FAILURES, AnyBroker, ClusterHistory
 from tidelog.sim.cluster.group_traffic import GroupPlan, Mishap
 from tidelog.sim.cluster.groups.demands import unsettled, wants
 from tidelog.sim.cluster.groups.hands import MemberContext
-from tidelog.sim.cluster.groups.operator import Operator
+from tidelog.sim.cluster.groups.operator import Operator, has_lost_offsets
 from tidelog.sim.cluster.groups.post import Asked, Post
 from tidelog.sim.cluster.groups.rules import GroupRules
 from tidelog.sim.cluster.groups.slots import Slot
@@ -168,14 +167,7 @@ class Groups:
         self._truth.note(rule, group.name)
 
     def _has_lost_offsets(self) -> bool:
-        """Returns True if the last disk of any partition of the offsets topic was lost: then no group is held to its
-        committed offsets."""
-        topic = self._truth.image.topics.get(OFFSETS_TOPIC)
-        if topic is None:
-            return False
-        lost = any(book.is_gone for one, book in self._ledger.books.items() if one.topic_id == topic.topic_id)
-        self._truth.saw("excused loss of committed offsets", lost)
-        return lost
+        return has_lost_offsets(self._truth, self._ledger)
 
     async def _unsettled(self, group: Group) -> list[str]:
         described = await self._ask(group, DescribeGroup(group=group.name))

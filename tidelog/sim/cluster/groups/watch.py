@@ -42,9 +42,12 @@ class GroupWatch:
             members = sum(len(group.members) for group in loaded.shard.groups.values())
             self._truth.note("loaded", partition.partition, partition.leader_epoch, claimed, members)
             self._truth.saw("shard loaded with live members", members > 0)
+            classic = any(group.classic is not None and group.classic.members for group in loaded.shard.groups.values())
+            self._truth.saw("shard loaded with classic members", classic)
             before = self._led.get(partition.partition, partition.leader_epoch)
             self._led[partition.partition] = partition.leader_epoch
             self._truth.saw("coordinator failed over with members", members > 0 and before != partition.leader_epoch)
+            self._truth.saw("coordinator failed over with classic members", classic and before != partition.leader_epoch)
             return loaded
 
         return load
