@@ -3,7 +3,8 @@ coordinators finds as well, and some that only replicas, disks and elections bri
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Any
 
@@ -17,9 +18,27 @@ from tests.sim.groups.mutants import (
 from tests.sim.planting import Mutant, all_patched
 from tidelog.broker.groups.classics import Classics
 from tidelog.broker.groups.coordinator_state import CoordinatorState
+from tidelog.groups.classic import rebalance
+from tidelog.groups.classic.turn import Turn
 from tidelog.model.classic_groups import SyncAnswer, SyncGroup
+from tidelog.sim.kit.patching import patched
 
 _SYNCING: ContextVar[bool] = ContextVar("syncing", default=False)
+
+
+@contextmanager
+def assignments_of_the_generation_before() -> Iterator[None]:
+    """A member that syncs is given what it had in the generation before, until the leader has assigned."""
+    shipped = rebalance._begin_generation
+
+    def begin(turn: Turn) -> None:
+        before = {member.member_id: member.assignment for member in turn.group.members.values()}
+        shipped(turn)
+        for member in [*turn.group.members.values()]:
+            turn.change(member, assignment=before[member.member_id])
+
+    with patched(rebalance, "_begin_generation", begin), assignments_are_kept():
+        yield
 
 
 def syncs_before_the_record() -> AbstractContextManager[None]:
@@ -39,7 +58,7 @@ def syncs_before_the_record() -> AbstractContextManager[None]:
 
 MUTANTS: tuple[Mutant, ...] = (
     commits_of_an_old_generation,
-    assignments_are_kept,
+    assignments_of_the_generation_before,
     a_generation_is_written_when_it_is_assigned,
     syncs_before_the_record,
     members_that_wait_are_forgotten_with_their_coordinator,

@@ -8,8 +8,8 @@ They are checked from outside, with every answer in the order in which they are 
 | assignment | a member's assignment was made for it, in the generation that it speaks with, by that one's leader |
 | owners | of one generation a partition has one owner |
 | fencing | no commit of a generation is kept that was sent after any member was told of a later one |
-| offsets | what was answered as kept is found, unless a commit that was not over before has replaced it; and what was found
-once is not found to be older later |
+| offsets | what was answered as kept is found, unless a commit that was not over before has replaced it |
+| | and what was found once is found from then on, unless replaced |
 | in time | a join or a sync is answered before its caller gives up: no member is forgotten |
 | static | a member is given the same partitions whenever it asks in one generation, also as another process |
 | stable | in the end all that live are in one generation, and have every partition between them |
@@ -81,7 +81,9 @@ class Rules:
             return
         given = self._given.setdefault((generation, identity), said["partitions"])
         if given != said["partitions"]:
-            self.violate("static", f"{identity} of generation {generation} was given {given}, then {said['partitions']}")
+            self.violate(
+                "static", f"{identity} of generation {generation} was given {given}, then {said['partitions']}"
+            )
         for partition in said["partitions"]:
             known = self._owners.setdefault((generation, partition), identity)
             if known != identity:

@@ -165,7 +165,7 @@ class Run:
             return
         offsets = shard.groups[GROUP].offsets
         kept = [offsets.get((TOPIC, number)) for number in range(self._scenario.partitions)]
-        self.rules.found({number: one and one.offset for number, one in enumerate(kept)})
+        self.rules.found({number: None if one is None else one.offset for number, one in enumerate(kept)})
 
 
 def run_scenario(scenario: Scenario) -> Outcome:

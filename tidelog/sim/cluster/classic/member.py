@@ -1,8 +1,8 @@
 """A process that is a member of a classic group in a cluster.
 
-It does what `tidelog.sim.groups.member.Member` does, in a process of its own with a clock of its own. Before it works on
-the partitions of a generation it reads their committed offsets, as every consumer does: what it finds must not be older
-than any commit that was acknowledged before.
+It does what `tidelog.sim.groups.member.Member` does, in a process of its own with a clock of its own. Before it works
+on the partitions of a generation it reads their committed offsets, as every consumer does: what it finds must not be
+older than any commit that was acknowledged before.
 """
 
 from __future__ import annotations

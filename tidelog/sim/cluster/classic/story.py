@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from tidelog.model.cluster import ISR, PAXOS
 from tidelog.sim.cluster.group_traffic import GroupTraffic, Mishap
-from tidelog.sim.cluster.scenario import Scenario, Strike, Swarm
+from tidelog.sim.cluster.scenario import Scenario, Step, Strike, Swarm
 from tidelog.sim.groups.plan import MISHAPS, GroupPlan, Seat
 from tidelog.sim.kit.seeds import stream
 
@@ -47,7 +47,7 @@ def draw_classic(seed: int) -> Scenario:
     """Returns the scenario of a seed; the same in every process."""
     rng = stream(seed, "story of a classic group")
     swarm = _draw_swarm(rng, chaos_s=rng.choice(CHAOS_S))
-    steps = [*_draw_strikes(rng, swarm), *_draw_mishaps(rng, swarm.chaos_s)]
+    steps: list[Step] = [*_draw_strikes(rng, swarm), *_draw_mishaps(rng, swarm.chaos_s)]
     return Scenario(seed, swarm, tuple(sorted(steps, key=lambda step: step.at_s)))
 
 

@@ -47,7 +47,9 @@ class GroupWatch:
             before = self._led.get(partition.partition, partition.leader_epoch)
             self._led[partition.partition] = partition.leader_epoch
             self._truth.saw("coordinator failed over with members", members > 0 and before != partition.leader_epoch)
-            self._truth.saw("coordinator failed over with classic members", classic and before != partition.leader_epoch)
+            self._truth.saw(
+                "coordinator failed over with classic members", classic and before != partition.leader_epoch
+            )
             return loaded
 
         return load
