@@ -114,7 +114,7 @@ sim-groups: setup ## Simulate clusters with consumer groups: RUNS= how many, SEE
 sim-classic: setup ## Simulate classic groups and their coordinators: RUNS=2000 takes a minute or two, SEED=
 	$(BIN)/python -m tidelog.sim.groups --runs $(RUNS) --seed $(or $(SEED),0) --jobs $(or $(JOBS),2)
 
-sim-stories: setup ## Simulate short stories about one family of faults: STORY=tail, RUNS=, SEED=
+sim-stories: setup ## Simulate short stories about one family of faults, or classic groups: STORY=tail, RUNS=, SEED=
 	$(BIN)/python -m tidelog.sim.cluster --story $(or $(STORY),tail) --runs $(RUNS) --seed $(or $(SEED),0) --jobs $(or $(JOBS),2)
 
 sim-paxos: setup ## Simulate the replicated log alone, for long: RUNS=200000 takes minutes to an hour

@@ -42,6 +42,8 @@ from tidelog.sim.kit.machine import ConnectionLost
 
 T = TypeVar("T")
 GROUP = "g"
+NOBODY_ANSWERS = (CoordinatorNotAvailable, CoordinatorLost, ConnectionLost)
+"""Errors after which a member looks for the coordinator, and repeats its request."""
 PAUSE_S = 0.05
 CALL_S = 1.0
 COMMIT_S = 15.0
@@ -102,10 +104,13 @@ class Member:
                 self.member_id = error.member_id
             except RebalanceInProgress:
                 pass
-            except (CoordinatorNotAvailable, CoordinatorLost, ConnectionLost):
-                self._node_id = await self._world.brokers.find(self._node_id)
-                await asyncio.sleep(PAUSE_S * (1 + self._world.rng.random()))
+            except NOBODY_ANSWERS:
+                await self._look_for_coordinator()
         await self._leave()
+
+    async def _look_for_coordinator(self) -> None:
+        self._node_id = await self._world.brokers.find(self._node_id)
+        await asyncio.sleep(PAUSE_S * (1 + self._world.rng.random()))
 
     # -- the protocol ------------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ older than any commit that was acknowledged before.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass
 
 from tidelog.broker.broker import Broker
@@ -15,7 +16,7 @@ from tidelog.model.classic_groups import JoinAnswer, MemberAssignment
 from tidelog.model.groups import NO_OFFSET, FetchOffsets, OffsetsAnswer, grouped
 from tidelog.sim.cluster.clients import FAILURES, AnyBroker
 from tidelog.sim.groups.brokers import TOPIC
-from tidelog.sim.groups.member import GROUP, PAUSE_S, Member, World
+from tidelog.sim.groups.member import GROUP, NOBODY_ANSWERS, PAUSE_S, Member, World
 from tidelog.sim.groups.plan import Seat
 from tidelog.sim.groups.rules import Rules, assignments
 from tidelog.sim.kit.loop import SimLoop
@@ -57,6 +58,8 @@ class ClusterMember(Member):
 
     def __init__(self, context: MemberContext, seat: Seat, process: Process) -> None:
         super().__init__(context.world, seat)
+        self.is_working = False
+        """True from the answer to its sync until it joins again."""
         self._context = context
         self._process = process
 
@@ -83,6 +86,19 @@ class ClusterMember(Member):
         self._context.turns.append(answer.generation)
         return assignments(answer, self._world.plan.partitions, len(self._context.turns))
 
+    async def _work(self) -> None:
+        """Works on until it has to join again: a change of coordinator alone leaves it in its generation."""
+        self.is_working = True
+        try:
+            while not self.is_leaving:
+                with suppress(*NOBODY_ANSWERS):
+                    await super()._work()
+                    return
+                await self._look_for_coordinator()
+                self._world.rules.counters["went on at another coordinator"] += 1
+        finally:
+            self.is_working = False
+
     async def _begin(self) -> None:
         """Reads the committed offsets of its partitions, and sends heartbeats until it has them."""
         while self.owned and not self.is_leaving:
@@ -91,4 +107,7 @@ class ClusterMember(Member):
                 return
             except (TimeoutError, *FAILURES):
                 await asyncio.sleep(PAUSE_S)
-            await self._beat()
+            with suppress(*NOBODY_ANSWERS):
+                await self._beat()
+                continue
+            await self._look_for_coordinator()

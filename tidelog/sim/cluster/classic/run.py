@@ -34,6 +34,8 @@ from tidelog.sim.kit.tasks import cancel_all, raise_failures
 STABLE_S_MAX = 10.0
 """Seconds that the group may take to become stable on a healthy cluster, in addition to twice the time that a join or
 sync may take."""
+QUIET_S = 2.0
+"""Seconds after which every request that a member has sent to an earlier coordinator is over."""
 LOOK_S = 0.1
 RESTART_S = 0.2
 """Longest time in seconds until another process takes the place of one that has ended."""
@@ -165,7 +167,7 @@ class Classic:
             return f"the group is {described.state}"
         if known != living or len(members) < len(self._plan.seats):
             return f"{known} are in it, and {living} live"
-        if any(member.generation != generation for member in members):
+        if any(member.generation != generation or not member.is_working for member in members):
             return f"not all are in generation {generation}"
         if sorted(one for member in members for one in member.owned) != list(range(self._plan.partitions)):
             return "not every partition has one owner"
@@ -176,6 +178,9 @@ class Classic:
         for number, seat in enumerate(self._plan.seats):
             if seat.instance_id is None:
                 continue
+            await asyncio.sleep(QUIET_S)
+            if not await self._become_stable("stable"):
+                return False
             before = self._members[number]
             await before.crash()
             while self._members[number] is before:  # noqa: ASYNC110 - until its successor is started
