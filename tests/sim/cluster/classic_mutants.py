@@ -3,42 +3,48 @@ coordinators finds as well, and some that only replicas, disks and elections bri
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any
 
-from tests.sim.cluster.group_mutants import load_without_a_claim
-from tests.sim.groups.mutants import (
-    a_generation_is_written_when_it_is_assigned,
-    assignments_are_kept,
-    commits_of_an_old_generation,
-    members_that_wait_are_forgotten_with_their_coordinator,
-)
+from tests.sim.cluster import group_mutants
+from tests.sim.groups import mutants as coordinator_mutants
 from tests.sim.planting import Mutant, all_patched
 from tidelog.broker.groups.classics import Classics
 from tidelog.broker.groups.coordinator_state import CoordinatorState
-from tidelog.groups.classic import rebalance
+from tidelog.groups.classic import rebalance, syncs
+from tidelog.groups.classic.state import Phase
 from tidelog.groups.classic.turn import Turn
 from tidelog.model.classic_groups import SyncAnswer, SyncGroup
-from tidelog.sim.kit.patching import patched
 
 _SYNCING: ContextVar[bool] = ContextVar("syncing", default=False)
 
 
-@contextmanager
-def assignments_of_the_generation_before() -> Iterator[None]:
-    """A member that syncs is given what it had in the generation before, until the leader has assigned."""
-    shipped = rebalance._begin_generation
+def assignments_of_the_generation_before() -> AbstractContextManager[None]:
+    """A member that syncs before the leader has assigned is given what it had in the generation before."""
+    shipped_begin, shipped_sync = rebalance._begin_generation, syncs.sync
 
     def begin(turn: Turn) -> None:
         before = {member.member_id: member.assignment for member in turn.group.members.values()}
-        shipped(turn)
+        shipped_begin(turn)
         for member in [*turn.group.members.values()]:
             turn.change(member, assignment=before[member.member_id])
 
-    with patched(rebalance, "_begin_generation", begin), assignments_are_kept():
-        yield
+    def sync(turn: Turn, request: SyncGroup, wait: int) -> None:
+        group = turn.group
+        known = group.members.get(request.member_id)
+        if (
+            known is None
+            or not known.assignment
+            or group.phase is not Phase.COMPLETING
+            or known.member_id == group.leader
+        ):
+            shipped_sync(turn, request, wait)
+            return
+        turn.tell(wait, SyncAnswer("consumer", "range", known.assignment))
+        turn.change(known, has_synced=True)
+
+    return all_patched([(rebalance, "_begin_generation", begin), (syncs, "sync", sync)])
 
 
 def syncs_before_the_record() -> AbstractContextManager[None]:
@@ -57,10 +63,10 @@ def syncs_before_the_record() -> AbstractContextManager[None]:
 
 
 MUTANTS: tuple[Mutant, ...] = (
-    commits_of_an_old_generation,
+    coordinator_mutants.commits_of_an_old_generation,
+    coordinator_mutants.a_generation_is_written_when_it_is_assigned,
+    coordinator_mutants.members_that_wait_are_forgotten_with_their_coordinator,
     assignments_of_the_generation_before,
-    a_generation_is_written_when_it_is_assigned,
     syncs_before_the_record,
-    members_that_wait_are_forgotten_with_their_coordinator,
-    load_without_a_claim,
+    group_mutants.load_without_a_claim,
 )
