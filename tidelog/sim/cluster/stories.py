@@ -24,7 +24,7 @@ from tidelog.sim.kit.seeds import stream
 CLASSIC: Final = "classic"
 """Name of the stories about a classic group, which are of no family of faults."""
 Story: TypeAlias = Family | Literal["classic"]
-"""What a short scenario is about."""
+"""Subject of a short scenario: a family of faults, or a classic group."""
 STORIES: tuple[Story, ...] = (*Family, CLASSIC)
 FACTOR = 3
 WRITERS = 4

@@ -3,6 +3,7 @@ event that caused it, and none once faults have destroyed what the group had com
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 from tidelog.model.classic_groups import JoinAnswer, SyncAnswer
@@ -16,6 +17,8 @@ class ClusterRules(Rules):
 
     def __init__(self, truth: Truth, is_gone: Callable[[], bool]) -> None:
         super().__init__()
+        self.sync_answered = asyncio.Event()
+        """Event that is set whenever a sync is answered."""
         self._truth = truth
         self._is_gone = is_gone
 
@@ -26,6 +29,7 @@ class ClusterRules(Rules):
     def synced(self, identity: str, generation: int, answer: SyncAnswer) -> None:
         self._truth.note("synced", identity, generation, answer.assignment.decode())
         super().synced(identity, generation, answer)
+        self.sync_answered.set()
 
     def kept(self, attempt: Attempt, generation: int) -> None:
         self._truth.note("commit kept", attempt.value, generation)

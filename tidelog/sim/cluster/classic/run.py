@@ -7,6 +7,7 @@ stable generation in time, static members keep theirs over a restart, and every 
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from functools import partial
 
 from tidelog.model.groups import DescribeGroup
@@ -27,6 +28,7 @@ from tidelog.sim.groups.member import World as Shared
 from tidelog.sim.groups.plan import GroupPlan, Seat
 from tidelog.sim.groups.post import Post
 from tidelog.sim.kit.loop import SimLoop
+from tidelog.sim.kit.machine import Machine
 from tidelog.sim.kit.process import LocalTime, Process
 from tidelog.sim.kit.seeds import stream
 from tidelog.sim.kit.tasks import cancel_all, raise_failures
@@ -39,6 +41,8 @@ QUIET_S = 2.0
 LOOK_S = 0.1
 RESTART_S = 0.2
 """Longest time in seconds until another process takes the place of one that has ended."""
+SYNC_S_MAX = 3.0
+"""Seconds for which a fault waits for a sync that it can hit."""
 FIND_TRIES_MAX = 50
 RACK_FACTOR = 3
 
@@ -56,7 +60,7 @@ class Classic:
         self._truth = truth
         self._anywhere = partial(self._client, "classic group")
         self.rules = ClusterRules(truth, partial(has_lost_offsets, truth, ledger))
-        brokers = ClusterBrokers(world, self._client("coordinator of the classic group"))
+        brokers = self._brokers = ClusterBrokers(world, self._client("coordinator of the classic group"))
         self._post = Post(plan, brokers, stream(seed, "post of the classic group"))
         # A broker may be paused for as long as there are faults, and its deadlines run meanwhile.
         wait_s = plan.wait_s + world.swarm.chaos_s
@@ -125,8 +129,20 @@ class Classic:
                 member.resume()
             case "leave":
                 member.is_leaving = True
+            case "death at a sync":
+                await self._die_at_sync(mishap)
             case _:
                 member.metadata += b"1"
+
+    async def _die_at_sync(self, mishap: Mishap) -> None:
+        """Kills the coordinator's broker as soon as any member is told its assignment."""
+        self.rules.sync_answered.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SYNC_S_MAX):
+                await self.rules.sync_answered.wait()
+            self._truth.saw("coordinator died at a sync")
+            async with self._cluster.keepers[self._brokers.leader].down(Machine.kill):
+                await asyncio.sleep(mishap.lasts_s)
 
     # -- the end -----------------------------------------------------------------------------------------------------
 

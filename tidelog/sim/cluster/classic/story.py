@@ -14,6 +14,9 @@ from tidelog.sim.kit.seeds import stream
 
 BROKERS = 3
 CHAOS_S = (3.0, 5.0, 7.0)
+DEATH = "death at a sync"
+DEATH_SHARE = 0.4
+"""Share of the scenarios in which the coordinator dies in the moment in which a member is told its assignment."""
 RATES = (0.0, 0.0, 0.02, 0.1)
 AT_COORDINATOR: dict[str, float] = {
     "leader dies": 4.0,
@@ -48,6 +51,7 @@ def draw_classic(seed: int) -> Scenario:
     rng = stream(seed, "story of a classic group")
     swarm = _draw_swarm(rng, chaos_s=rng.choice(CHAOS_S))
     steps: list[Step] = [*_draw_strikes(rng, swarm), *_draw_mishaps(rng, swarm.chaos_s)]
+    steps += _draw_deaths(stream(seed, DEATH), swarm.chaos_s)
     return Scenario(seed, swarm, tuple(sorted(steps, key=lambda step: step.at_s)))
 
 
@@ -113,6 +117,16 @@ def _draw_strikes(rng: random.Random, swarm: Swarm) -> Iterator[Strike]:
             lasts_s=round(rng.choice((0.05, 0.5, 1.5)) * rng.uniform(0.5, 1.5), 4),
             amount=round(rng.random(), 4),
         )
+
+
+def _draw_deaths(rng: random.Random, chaos_s: float) -> Iterator[Mishap]:
+    """Draws deaths of the coordinator in the moment in which a member is told its assignment, with a member that leaves
+    before, so that there is a rebalance."""
+    if rng.random() < DEATH_SHARE:
+        for _ in range(rng.randint(1, 3)):
+            at_s = round(rng.uniform(1.0, chaos_s), 4)
+            yield Mishap(at_s, "leave", 0, rng.randrange(4), 0.0, 0.0)
+            yield Mishap(at_s, DEATH, 0, 0, round(rng.uniform(0.1, 1.0), 4), 0.0)
 
 
 def _draw_mishaps(rng: random.Random, chaos_s: float) -> Iterator[Mishap]:
