@@ -23,7 +23,6 @@ SEEN = (
     "classic: committed offsets read back",
     "classic: join told of another coordinator",
     "classic: static member fenced",
-    "classic: sync told of another coordinator",
     "coordinator died at a sync",
     "coordinator failed over with classic members",
     "static member restarted in a stable generation",
@@ -33,7 +32,7 @@ SEEN = (
 """Events that the whole series must reach."""
 SHOWN: dict[str, tuple[int, set[str]]] = {
     "commits_of_an_old_generation": (16, {"fencing"}),
-    "a_generation_is_written_when_it_is_assigned": (10, {"leader", "fencing"}),
+    "a_generation_is_written_when_it_is_assigned": (15, {"leader", "fencing"}),
     "members_that_wait_are_forgotten_with_their_coordinator": (11, {"in time"}),
     "assignments_of_the_generation_before": (2, {"assignment"}),
     "syncs_before_the_record": (74, {"owners", "static"}),
