@@ -1,12 +1,13 @@
-"""A consumer's offset commits: committed offsets are fetched where reading starts, and committed as it proceeds.
+"""The group's committed offsets of what a consumer reads: fetched where reading begins, committed as it goes on.
 
-**Processed records.** A record counts as processed when the caller asks for more records: those returned by the last
-call may still be in work, whatever the position says. Automatic commits, at any moment, commit `processed`: the
-position, or the first offset of the partition that the last call returned. A `commit()` by the program states that
-everything is processed, and commits the positions.
+**What is processed.** A record counts as processed when its reader comes back: what the last call has handed out is
+still in the caller's hands, whatever the position says. Automatic commits, at any moment, take `processed`: the
+position, or where the last handout of the partition began. A `commit()` by the program says that the caller has done
+with everything, and takes the positions. Where records are processed by a handler (`run`), both take the low offset and
+the intervals that are processed above it (`intervals.py`).
 
-Commits are sent one after the other. So a commit cannot overtake another one, and a response that a later commit is
-already stored means that a copy of this commit was stored.
+Commits go out one after the other. So of two that are under way none can overtake the other, and an answer that says
+that a later one is kept already means that a copy of this one was.
 """
 
 from __future__ import annotations
@@ -16,13 +17,16 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+import msgspec
+
 from tidelog.consumer.errors import CommitFailed
 from tidelog.consumer.group_calls import GroupCalls
 from tidelog.consumer.group_member import GroupMember
+from tidelog.consumer.intervals import PREFIX, TEXT_BYTES_MAX
 from tidelog.consumer.membership import EXPELLED, Membership
 from tidelog.consumer.records import OffsetAndMetadata
 from tidelog.consumer.subscription import Subscription
-from tidelog.model.errors import StaleCommit, TidelogError, UnknownMember
+from tidelog.model.errors import MetadataTooLong, StaleCommit, TidelogError, UnknownMember
 from tidelog.model.groups import JOIN, NO_OFFSET, CommitOffsets, CommittedOffset, FetchOffsets, grouped
 from tidelog.model.ids import TopicPartition
 
@@ -49,8 +53,10 @@ class Commits:
         self._member = member
         self._subscription = subscription
         self._handed_out = handed_out
-        self._kept: dict[TopicPartition, int] = {}
+        self._kept: dict[TopicPartition, OffsetAndMetadata] = {}
         """The group's committed offsets, as last committed or fetched by this consumer."""
+        self._takes_intervals = True
+        """False when a broker has refused the text of the processed intervals as too long."""
         self._turn = asyncio.Lock()
 
     # -- fetching ------------------------------------------------------------------------------------------------
@@ -73,21 +79,28 @@ class Commits:
                     offsets[at] = OffsetAndMetadata(committed.offset, committed.metadata)
         return offsets
 
-    def found(self, partition: TopicPartition, offset: int) -> None:
-        """Stores the group's committed offset of a partition, at which reading starts, so that it is not committed
-        again unchanged."""
-        self._kept[partition] = offset
+    def found(self, partition: TopicPartition, committed: OffsetAndMetadata) -> None:
+        """Notes that reading begins at this committed offset of the group; its metadata is what this consumer has read
+        from it."""
+        self._kept[partition] = committed
 
     # -- committing ----------------------------------------------------------------------------------------------
 
     def processed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Returns the offsets up to which these partitions are processed, as far as they differ from the committed
-        ones."""
+        """Returns the offsets up to which these are processed, with the intervals that are processed above them, where
+        that is not the group's committed offset already."""
         handed_out = self._handed_out()
         offsets = dict[TopicPartition, OffsetAndMetadata]()
         for cursor in self._subscription.cursors(partitions) if partitions else ():
+            kept = self._kept.get(cursor.partition)
+            if cursor.processed is not None:
+                metadata = cursor.processed.encode() if self._takes_intervals else ""
+                committed = OffsetAndMetadata(cursor.processed.low, metadata)
+                if committed != kept:
+                    offsets[cursor.partition] = committed
+                continue
             offset = handed_out.get(cursor.partition, cursor.position)
-            if offset is not None and offset != self._kept.get(cursor.partition):
+            if offset is not None and (kept is None or offset != kept.offset):
                 offsets[cursor.partition] = OffsetAndMetadata(offset)
         return offsets
 
@@ -111,15 +124,31 @@ class Commits:
         except EXPELLED as error:
             return {TopicPartition(entry.topic, entry.partition): error.message for entry in entries}
         refused = dict[TopicPartition, str]()
+        too_long = list[CommittedOffset]()
         for entry, verdict in zip(entries, verdicts, strict=True):
             at = TopicPartition(entry.topic, entry.partition)
             # A later commit is kept already. Commits go out one after the other, so that one is a repetition of this
             # one.
             if verdict.code in (0, StaleCommit.code):
-                self._kept[at] = entry.offset
+                self._kept[at] = OffsetAndMetadata(entry.offset, entry.metadata)
+            elif verdict.code == MetadataTooLong.code and entry.metadata.startswith(PREFIX):
+                too_long.append(msgspec.structs.replace(entry, metadata=""))
             else:
                 refused[at] = verdict.message
-        return refused
+        return refused | await self._commit_without_intervals(too_long) if too_long else refused
+
+    async def _commit_without_intervals(self, entries: list[CommittedOffset]) -> dict[TopicPartition, str]:
+        """Commits the low offsets alone, now and from now on: records that are processed above them come again after a
+        rebalance or a restart."""
+        if self._takes_intervals:
+            self._takes_intervals = False
+            logger.warning(
+                "group %s: the brokers take no processed intervals with a commit, which need an "
+                "offset.metadata.max.bytes of %d; only low offsets are committed",
+                self._group,
+                TEXT_BYTES_MAX,
+            )
+        return await self._commit(entries)
 
     def _request(self, entries: list[CommittedOffset]) -> CommitOffsets:
         membership = self._joined()

@@ -12,8 +12,8 @@ from tidelog.adapters.secret_file import read_secret
 from tidelog.adapters.system import SystemEntropy
 from tidelog.consumer.consumer_group import ConsumerGroup
 from tidelog.consumer.errors import GroupNeeded
-from tidelog.consumer.options import FetchOptions, GroupOptions, parse_on_loss, parse_reset
-from tidelog.consumer.reader import PartitionReader
+from tidelog.consumer.options import FetchOptions, GroupOptions, parse_on_loss, parse_order, parse_reset
+from tidelog.consumer.parallel_reader import ParallelReader
 from tidelog.consumer.rebalance_listener import ConsumerRebalanceListener
 from tidelog.consumer.records import OffsetAndMetadata
 from tidelog.model.errors import InvalidRequest, TidelogError
@@ -27,44 +27,48 @@ from tidelog.transport.security import Security, SecurityParameters
 logger = logging.getLogger(__name__)
 
 
-class Consumer(PartitionReader):
+class Consumer(ParallelReader):
     """Reads records from partitions, in order per partition.
 
-    - `topics`: all partitions of these topics are assigned; partitions that are added later are read from their
-      beginning. Without topics, `assign` partitions, or `subscribe` in a group.
-    - `bootstrap_servers`: URLs or `host:port` of some brokers of the cluster, comma-separated or as a list.
-    - `auto_offset_reset`: the position if there is none or it is out of range: `latest`, `earliest`, or `none` (raise
-      `OffsetOutOfRange`; use `seek`).
-    - `fetch_max_wait_ms`: how long a broker may wait for `fetch_min_bytes` before it responds.
-    - `max_partition_fetch_bytes`: maximum bytes of a fetch; two fetches are held per partition.
-    - `fetch_buffer_bytes`: maximum bytes of all fetches together; many partitions get smaller fetches.
-    - `check_crcs`: verify the checksum of every batch.
-    - `on_loss`: what to do at offsets whose records are lost and were given up by an operator. `fail` raises
-      `RecordsLost`, repeatedly until a `seek` beyond them; `skip` continues behind them, logs a warning, and lists them
-      in `lost`.
+    - `topics`: all partitions of these are assigned; partitions that they get later are read from their beginning.
+      Without topics, `assign` partitions, or `subscribe` in a group.
+    - `bootstrap_servers`: URLs or `host:port` of any brokers of the cluster, as a comma list or a list.
+    - `auto_offset_reset`: where to begin, and where to go when a position does not exist any more: `latest`,
+      `earliest`, or `none` (raise `OffsetOutOfRange`; begin with `seek`).
+    - `fetch_max_wait_ms`: how long a broker may wait for `fetch_min_bytes` before it answers.
+    - `max_partition_fetch_bytes`: size of one fetch; two are held per partition.
+    - `fetch_buffer_bytes`: all fetches together; many partitions get smaller ones.
+    - `check_crcs`: hold every batch against its checksum.
+    - `on_loss`: what to do where records are lost and an operator has accepted that. `fail` raises `RecordsLost` there,
+      and again until a `seek` goes around it; `skip` goes on behind them, says so in the log, and counts them (`lost`).
     - `transport`, `security_protocol`, `ssl_*`: as of the `Producer`.
 
-    Use it as an async context manager, or call `start` and `stop`. Then `getmany`, `getone`, or `async for`; or
-    `getbatch` and `batches`, which create no object per record.
+    Use it as an async context manager, or call `start` and `stop`. Then `getmany`, `getone`, or `async for`;
+    `getbatch` and `batches`, without an object for each record; or `run`, which processes several at a time.
 
-    **In a group** (`group_id`) consumers share the partitions of their topics, and reading starts at the group's
-    committed offsets, else as `auto_offset_reset` says. Topics that do not exist yet are awaited. Rebalances happen
-    inside these calls, partition by partition; unaffected partitions are read on.
+    **In a group** (`group_id`) its consumers share the partitions of the topics, and reading begins where the group
+    has got to: at its committed offsets, else where `auto_offset_reset` says. Topics that do not exist yet are waited
+    for. When consumers come and go, partitions change hands inside these calls, one by one; the others are read on.
 
-    *At least once.* Every record is returned by some consumer of the group; it is returned again only in the following
-    cases. With `enable_auto_commit` a record counts as processed when the caller asks for more: the next commit covers
-    it (every `auto_commit_interval_ms`, when a partition is revoked, and at `stop`). Records returned by the last call
-    are never committed automatically. So after a crash the records returned since the last commit are read again; after
-    a `stop`, those of the last call, unless `commit` was called after them. A consumer that is expelled, because it
-    sent no heartbeat for `session_timeout_ms` or kept a revoked partition for longer than `max_poll_interval_ms`, stops
-    returning records before its partitions are reassigned; but the next owner reads again what it has not committed.
-    Use one task for reading: a call by one task marks the records of another task as processed.
+    *At least once.* Every record is handed out to some consumer of the group, and to more than one, or twice to the
+    same, only as told here. With `enable_auto_commit` a record counts as processed when its reader comes back for more:
+    then the next commit (every `auto_commit_interval_ms`, when a partition is given up, and at `stop`) covers it. What
+    the last call has handed out is never committed by itself. So after a crash the records come again that were handed
+    out since the last commit; after a `stop`, those of the last call, unless `commit` was called after them. A consumer
+    that is expelled, because the brokers have not heard it for `session_timeout_ms`, or because it holds on to
+    partitions for longer than `max_poll_interval_ms`, hands out nothing more of them from before that moment on; but
+    what it has in hand comes to its successor again. Read with one task at a time: the call of one says that the
+    other's records are processed.
 
-    - `group_instance_id`: a static member. After `stop` its partitions stay reserved for `session_timeout_ms`.
-    - `max_poll_interval_ms`: a consumer without a call for so long leaves the group; the next call raises
+    - `order`: which records `run` processes one after the other: those of a partition (`total`), those of a partition
+      with the same key (`key`; records without a key conflict with none), or none. With `key` and `none` records are
+      processed by `run` only, in a group; the committed offset is that of the first record that is not processed, and
+      its metadata says which records above it are.
+    - `group_instance_id`: a static member. After `stop` its partitions wait for it, for `session_timeout_ms`.
+    - `max_poll_interval_ms`: who asks for nothing for so long leaves the group; the next call raises
       `PollIntervalExceeded`, and the one after it joins again.
     - `partition_assignment`: `uniform`, `range` or `roundrobin`.
-    - `client_id`, `client_rack`: shown in the group's description; the id is also subject to quotas.
+    - `client_id`, `client_rack`: what the group's description says of this consumer; the id's quota counts as well.
     """
 
     @client_parameters(bootstrap="bootstrap_servers", group="group_id")
@@ -89,6 +93,7 @@ class Consumer(PartitionReader):
         fetch_buffer_bytes: int = 64 << 20,
         check_crcs: bool = True,
         on_loss: str = "fail",
+        order: str = "total",
         request_timeout_ms: float = 30_000,
         metadata_max_age_ms: float = 300_000,
         entropy: Entropy | None = None,
@@ -117,7 +122,13 @@ class Consumer(PartitionReader):
             wait_ms=fetch_max_wait_ms,
             waits_for_topics=group_id is not None,
         )
-        super().__init__(session, options, check_crcs=check_crcs, skips_losses=parse_on_loss(on_loss))
+        super().__init__(
+            session,
+            options,
+            check_crcs=check_crcs,
+            skips_losses=parse_on_loss(on_loss),
+            order=parse_order(order, group_id),
+        )
         self._discovery: asyncio.Task[None] | None = None
         if group_id is None:
             return
@@ -139,7 +150,9 @@ class Consumer(PartitionReader):
             entropy,
             self._in_hand,
             self._news.set,
+            self._give_up,
             reset=self._reset,
+            has_intervals=self._order != "total",
         )
         if topics:
             self._group.subscribe(topics, None, None)
@@ -173,13 +186,19 @@ class Consumer(PartitionReader):
             self._discovery = asyncio.get_running_loop().create_task(self._discover())
 
     async def stop(self) -> None:
-        """Closes the consumer; waiting calls raise `ClientClosed`. In a group, commits the processed offsets (with
-        `enable_auto_commit`), calls the listener, and leaves. Idempotent."""
+        """Closes; calls that wait for records raise `ClientClosed`, and `run` returns when the records that are being
+        processed are finished. In a group, commits what is processed (with `enable_auto_commit`), tells the listener,
+        and leaves. Idempotent. Raises `InvalidRequest` in a handler of `run`, which would wait for itself."""
         if not self._is_open:
             return
+        run = self._run
+        if run is not None:
+            run.end()
         self._is_open = False
         self._current = None
         self._news.set()
+        if run is not None:
+            await run.ended()
         try:
             if self._group is not None:
                 await self._group.stop()

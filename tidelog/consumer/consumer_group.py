@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -31,8 +31,9 @@ which would yield to the event loop."""
 
 
 class ConsumerGroup:
-    """The group of one consumer. `handed_out` returns the first offsets of the records that the last call returned;
-    `on_news` wakes waiting calls."""
+    """The group of one consumer. `handed_out` says what its caller has in hand; `on_news` wakes its calls; `give_up`
+    waits for records of partitions that are about to be given up; with `has_intervals` commits say which records are
+    processed out of order."""
 
     def __init__(
         self,
@@ -43,10 +44,13 @@ class ConsumerGroup:
         entropy: Entropy,
         handed_out: Callable[[], Mapping[TopicPartition, int]],
         on_news: Callable[[], None],
+        give_up: Callable[[Sequence[TopicPartition]], Awaitable[None]],
         *,
         reset: ResetPolicy | None,
+        has_intervals: bool,
     ) -> None:
         self._options = options
+        self._subscription = subscription
         self._on_news = on_news
         self._calls = GroupCalls(session, options.group)
         self._member = GroupMember(session, self._calls, options, entropy, self._changed)
@@ -59,6 +63,9 @@ class ConsumerGroup:
             session.backoff(),
             reset=reset,
             commits_itself=options.auto_commit_interval_ms is not None,
+            has_intervals=has_intervals,
+            give_up=give_up,
+            on_settled=on_news,
         )
         self._auto_commit: asyncio.Task[None] | None = None
         self._stride_end_s = -math.inf
@@ -162,6 +169,27 @@ class ConsumerGroup:
         lease_end_s = self._member.membership.lease_end_s if self.is_subscribed else math.inf
         self._stride_end_s = min(now_s + STRIDE_S, lease_end_s)
         return now_s < lease_end_s
+
+    def may_process(self, partition: TopicPartition) -> bool:
+        """Returns True if a record of this partition may be handed out while others are being given up: it is this
+        member's, will stay so as far as is known, and nobody else can have it."""
+        if not self.is_subscribed:
+            return True
+        membership = self._member.membership
+        if self._member.has_lost or not membership.keeps(partition):
+            return False
+        return membership.may_deliver(asyncio.get_running_loop().time())
+
+    @property
+    def give_up_s(self) -> float:
+        """How long records may be waited for before their partition is given up (s): half of what the coordinator
+        waits."""
+        return self._options.max_poll_interval_ms / 2000
+
+    async def commit_processed(self) -> None:
+        """Commits what is processed, unless commits are left to the program; a failure is logged."""
+        if self._options.auto_commit_interval_ms is not None:
+            await self.commits.commit_processed(self._subscription.partitions)
 
     def _check_tasks(self) -> None:
         if self._member.failure is not None:

@@ -19,10 +19,11 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Literal
 
+from tidelog.consumer.intervals import ProcessedOffsets
 from tidelog.consumer.losses import LossPolicy
 from tidelog.consumer.records import ConsumerBatch, ConsumerRecord, consumer_batch
 from tidelog.model.batch_header import RecordBatch, iter_batches, verify_batch
-from tidelog.model.errors import DamagedBatch, InvalidBatch, RecordsLost, TidelogError, TooLarge
+from tidelog.model.errors import DamagedBatch, InvalidBatch, InvalidRequest, RecordsLost, TidelogError, TooLarge
 from tidelog.model.ids import OFFSET_MAX, TopicPartition
 from tidelog.model.lost_ranges import LostRange, within
 from tidelog.model.ports import Buffer
@@ -50,6 +51,8 @@ class Cursor:
         self.generation = 0
         self.is_paused = False
         self.high_watermark: int | None = None
+        self.processed: ProcessedOffsets | None = None
+        """The processed offsets, where `run` processes records out of order; None if the position tells them."""
         self.reset: ResetPolicy | None
         self.fetch_offset: int
         self.error: TidelogError | None
@@ -73,9 +76,19 @@ class Cursor:
         return self._batch.offsets[self._index] if self._index else self._position
 
     @property
+    def low(self) -> int | None:
+        """The offset below which everything is processed or handed out; None while a reset is being looked up."""
+        return self.position if self.processed is None else self.processed.low
+
+    @property
     def has_position(self) -> bool:
         """True if the position is known; otherwise only a seek or a reset provides it."""
         return self.reset is not None or self._position is not None
+
+    def check_position(self) -> None:
+        """Raises `InvalidRequest` if only a seek can tell where to read."""
+        if not self.has_position:
+            raise InvalidRequest(f"{self.partition} has no position, and auto_offset_reset is none: `seek` first")
 
     def seek(self, offset: int) -> None:
         """Moves the position to `offset`, and drops the prefetched chunks."""

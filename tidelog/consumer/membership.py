@@ -147,6 +147,10 @@ class Membership:
         """The owned partitions that are to be given up, sorted."""
         return sorted(self._owned - self._target)
 
+    def keeps(self, partition: TopicPartition) -> bool:
+        """Returns True if this member owns a partition, and is not to give it up."""
+        return partition in self._owned and partition in self._target
+
     def may_deliver(self, now_s: float) -> bool:
         """Returns True while certainly no other member owns this member's partitions."""
         return now_s < self.lease_end_s

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tidelog.consumer.cursor import CHUNKS_MAX, ResetPolicy
+from tidelog.consumer.partition_dispatcher import Order
 from tidelog.model.errors import InvalidRequest
 from tidelog.model.groups import check_group_name, check_instance_name
 from tidelog.model.lost_ranges import LostRange
@@ -61,6 +62,17 @@ def parse_on_loss(name: str) -> bool:
     if name not in ("fail", "skip"):
         raise InvalidRequest(f"on_loss must be fail or skip, not {name!r}")
     return name == "skip"
+
+
+def parse_order(name: str, group: str | None) -> Order:
+    """Returns the order that `order` names. Raises `InvalidRequest` if there is none of that name, or it takes a
+    group."""
+    orders: dict[str, Order] = {"total": "total", "key": "key", "none": "none"}
+    if name not in orders:
+        raise InvalidRequest(f"order must be total, key or none, not {name!r}")
+    if name != "total" and group is None:
+        raise InvalidRequest(f'order="{name}" is for consumers in a group: give the consumer a `group_id`')
+    return orders[name]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

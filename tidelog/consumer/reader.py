@@ -17,6 +17,7 @@ from typing import Self, TypeVar
 from tidelog.consumer.consumer_group import ConsumerGroup
 from tidelog.consumer.cursor import Cursor, ResetPolicy
 from tidelog.consumer.fetcher import Fetcher
+from tidelog.consumer.intervals import ProcessedOffsets
 from tidelog.consumer.losses import LossPolicy
 from tidelog.consumer.options import FetchOptions
 from tidelog.consumer.records import ConsumerBatch, ConsumerRecord, OffsetAndTimestamp
@@ -247,9 +248,9 @@ class PartitionReader:
         """Returns the lag of each partition in offsets, as of its last fetch; partitions without a fetch are
         left out."""
         return {
-            cursor.partition: max(0, cursor.high_watermark - cursor.position)
+            cursor.partition: max(0, cursor.high_watermark - cursor.low)
             for cursor in self._subscription.cursors()
-            if cursor.high_watermark is not None and cursor.position is not None
+            if cursor.high_watermark is not None and cursor.low is not None
         }
 
     def lost(self) -> dict[TopicPartition, list[LostRange]]:
@@ -262,6 +263,7 @@ class PartitionReader:
             raise InvalidRequest(f"offset {offset} is not between 0 and {OFFSET_MAX}")
         cursor = self._subscription.cursor(partition)
         cursor.seek(offset)
+        _forget_processed([cursor])
         self._begin_again([cursor])
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
@@ -280,6 +282,7 @@ class PartitionReader:
             cursor.request_reset(policy)
         try:
             await self._fetcher.resolve(cursors)
+            _forget_processed(cursors)
         finally:
             self._begin_again(cursors)
 
@@ -315,6 +318,13 @@ class PartitionReader:
             raise ClientClosed("this consumer is closed, or was never started (use `async with`)")
         if self._fetcher.failure is not None:
             raise RuntimeError("a fetch died of a bug") from self._fetcher.failure
+
+
+def _forget_processed(cursors: Sequence[Cursor]) -> None:
+    """Has everything from the position on processed, whatever was before a seek."""
+    for cursor in cursors:
+        if cursor.processed is not None and cursor.position is not None:
+            cursor.processed = ProcessedOffsets(cursor.position)
 
 
 def _at_time(offsets: PartitionOffsets) -> OffsetAndTimestamp | None:

@@ -1,31 +1,33 @@
-"""`Rebalancing`: what a consumer does when its assignment changes.
+"""A consumer's rebalance when its partitions change: finish, commit, tell the listener, give up; and begin.
 
-    lost      stop reading, call the listener; nothing can be committed
-    revoked   stop reading, commit what is processed, call the listener, give up: then it may be reassigned
-    assigned  fetch the group's committed offset, seek to it, call the listener, read
+    lost      read no more, tell the listener; nothing can be committed
+    revoked   read no more, finish what handlers are at, commit what is processed, tell the listener, give up: only then
+              it is another's
+    assigned  fetch the group's committed offset, go there, tell the listener, read
 
-It runs inside the consumer's calls for records, when all records returned before are processed. It is a separate task,
-so that a call may end before the rebalance is finished and the next call continues it; no records are returned
-meanwhile. After each step the next one is determined anew, because the assignment may change while listeners and
-brokers take their time.
+Runs inside the consumer's calls: when somebody asks for records, all that was handed out before is processed. It is a
+task of its own all the same, so that a call may end before it is done, and the next one finds it further on; meanwhile
+nothing is handed out. One step is taken at a time, and what is to be done is looked up anew after each, because the
+assignment goes on changing while listeners and brokers take their time.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
 from tidelog.consumer.commits import Commits
 from tidelog.consumer.cursor import Cursor, ResetPolicy
 from tidelog.consumer.fetcher import Fetcher
 from tidelog.consumer.group_member import GroupMember
+from tidelog.consumer.intervals import ProcessedOffsets, decode_processed
 from tidelog.consumer.membership import EXPELLED
 from tidelog.consumer.rebalance_listener import ConsumerRebalanceListener, told
 from tidelog.consumer.records import OffsetAndMetadata
 from tidelog.consumer.subscription import Subscription
-from tidelog.model.errors import TidelogError
+from tidelog.model.errors import InvalidRequest, TidelogError
 from tidelog.model.ids import TopicPartition
 from tidelog.transport.backoff import Backoff
 
@@ -45,6 +47,9 @@ class Rebalancing:
         *,
         reset: ResetPolicy | None,
         commits_itself: bool,
+        has_intervals: bool,
+        give_up: Callable[[Sequence[TopicPartition]], Awaitable[None]],
+        on_settled: Callable[[], None],
     ) -> None:
         self._member = member
         self._commits = commits
@@ -53,6 +58,11 @@ class Rebalancing:
         self._backoff = backoff
         self._reset = reset
         self._commits_itself = commits_itself
+        self._has_intervals = has_intervals
+        """True if records are processed out of order, and commits say which."""
+        self._finish_records = give_up
+        """Waits until the records of these partitions that are being processed are finished."""
+        self._on_settled = on_settled
         self._begun: dict[TopicPartition, None] = {}
         """The partitions that the listener was called with as assigned."""
         self._uncommitted: dict[Cursor, None] = {}
@@ -95,7 +105,7 @@ class Rebalancing:
         if self._task is None:
             self._is_settled.clear()
             self._task = asyncio.get_running_loop().create_task(self._settle())
-            self._task.add_done_callback(lambda _: self._is_settled.set())
+            self._task.add_done_callback(self._ended)
         task = self._task
         with suppress(TimeoutError):
             async with asyncio.timeout_at(deadline_s):
@@ -108,6 +118,10 @@ class Rebalancing:
             return False
         task.result()
         return True
+
+    def _ended(self, _: asyncio.Task[None]) -> None:
+        self._is_settled.set()
+        self._on_settled()
 
     async def _settle(self) -> None:
         while True:
@@ -141,6 +155,8 @@ class Rebalancing:
     async def _finish(self, going: Sequence[TopicPartition]) -> None:
         for cursor in self._subscription.cursors(going) if going else ():
             self._fetcher.end(cursor)
+        if going:
+            await self._finish_records(going)
         if self._commits_itself:
             await self._commits.commit_processed(going)
         try:
@@ -193,8 +209,11 @@ class Rebalancing:
         """Moves a cursor to the group's committed offset; else to where `auto_offset_reset` says, if anywhere."""
         committed = offsets.get(cursor.partition)
         if committed is not None:
-            self._commits.found(cursor.partition, committed.offset)
             cursor.seek(committed.offset)
+            if self._has_intervals:
+                cursor.processed = _processed(cursor.partition, committed)
+                committed = OffsetAndMetadata(committed.offset, cursor.processed.encode())
+            self._commits.found(cursor.partition, committed)
         elif self._reset is not None:
             cursor.request_reset(self._reset)
 
@@ -217,3 +236,12 @@ class Rebalancing:
         self._drop(lost)
         await told(self.listener.on_partitions_lost, lost)
         await self._finish(sorted(self._begun))
+
+
+def _processed(partition: TopicPartition, committed: OffsetAndMetadata) -> ProcessedOffsets:
+    """Returns what is processed by a commit, as far as it says so: the metadata of other programs is left alone."""
+    try:
+        return decode_processed(*committed)
+    except InvalidRequest as error:
+        logger.info("%s: all records from offset %d on are processed: %s", partition, committed.offset, error.message)
+        return ProcessedOffsets(committed.offset)

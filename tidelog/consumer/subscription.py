@@ -48,6 +48,10 @@ class Subscription:
             raise InvalidRequest(f"partition {partition} is not assigned to this consumer; `assign` it first")
         return cursor
 
+    def holds(self, cursor: Cursor) -> bool:
+        """Returns True if a cursor is that of an assigned partition, and not of an assignment before."""
+        return self._cursors.get(cursor.partition) is cursor
+
     def add(self, partitions: Iterable[TopicPartition], reset: ResetPolicy | None) -> list[Cursor]:
         """Assigns more partitions, which start at `reset`; already assigned ones are unchanged. Returns the new
         cursors."""
@@ -139,8 +143,7 @@ class Subscription:
             chosen = self._turns
         chosen = [cursor for cursor in chosen if not cursor.is_paused]
         for cursor in chosen:
-            if not cursor.has_position:
-                raise InvalidRequest(f"{cursor.partition} has no position, and auto_offset_reset is none: `seek` first")
+            cursor.check_position()
         _raise_error(chosen)
         return chosen
 

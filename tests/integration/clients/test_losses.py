@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.integration.spark.scripted import Script, ScriptedBroker, scripted_broker
-from tidelog.consumer import Consumer, LostRange, RecordsLost, TopicPartition
+from tidelog.consumer import Consumer, ConsumerRecord, LostRange, RecordsLost, TopicPartition
 from tidelog.model.batch_codec import encode_batch
 
 T0 = TopicPartition("t", 0)
@@ -59,6 +59,52 @@ async def test_skipping_goes_on_and_says_what_was_lost(broker: ScriptedBroker) -
         assert consumer.lost() == {}
         assert await take(consumer, 3) == [6, 7, 8]
         assert consumer.lost() == {T0: [LostRange(3, 6)]}
+
+
+async def test_a_run_fails_at_a_loss_when_all_before_it_is_processed_and_goes_on_behind_a_seek(
+    broker: ScriptedBroker,
+) -> None:
+    processed = list[int]()
+
+    async def handle(record: ConsumerRecord) -> None:
+        processed.append(record.offset)
+        if record.offset == 8:
+            is_done.set()
+
+    is_done = asyncio.Event()
+    async with Consumer(bootstrap_servers=broker.url, auto_offset_reset="none") as consumer, asyncio.timeout(10):
+        consumer.assign([T0])
+        consumer.seek(T0, 0)
+        for _ in range(2):
+            with pytest.raises(RecordsLost, match="seek to 6"):
+                await consumer.run(handle)
+        assert processed == [0, 1, 2]
+        consumer.seek(T0, 6)
+        running = asyncio.create_task(consumer.run(handle))
+        await is_done.wait()
+        await consumer.stop()
+        await running
+        assert processed == [0, 1, 2, 6, 7, 8]
+
+
+async def test_a_run_skips_a_loss_and_has_it_processed(broker: ScriptedBroker) -> None:
+    processed = list[int]()
+
+    async def handle(record: ConsumerRecord) -> None:
+        processed.append(record.offset)
+        if record.offset == 8:
+            raise ValueError("enough")
+
+    async with (
+        Consumer(bootstrap_servers=broker.url, auto_offset_reset="none", on_loss="skip") as consumer,
+        asyncio.timeout(10),
+    ):
+        consumer.assign([T0])
+        consumer.seek(T0, 0)
+        with pytest.raises(ValueError, match="enough"):
+            await consumer.run(handle)
+        assert processed == [0, 1, 2, 6, 7, 8]
+        assert await consumer.position(T0) == 8
 
 
 async def test_a_loss_that_cannot_be_read_is_no_leave_to_skip(broker: ScriptedBroker) -> None:
