@@ -1,11 +1,16 @@
-"""The real clock and the real entropy."""
+"""The real clock, the real entropy, and threads of this process."""
 
 from __future__ import annotations
 
+import asyncio
 import random
 import secrets
 import socket
 import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 def host_name() -> str:
@@ -32,6 +37,12 @@ def thread_busy_s() -> float:
     except (OSError, ValueError):
         return time.thread_time()
     return (int(ran_ns) + int(waited_ns)) / 1e9
+
+
+async def in_thread(call: Callable[[], T]) -> T:
+    """Makes a call that would keep the event loop busy in one of the loop's threads. Who gives up waiting leaves it to
+    end by itself."""
+    return await asyncio.to_thread(call)
 
 
 class SystemClock:

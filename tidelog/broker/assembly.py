@@ -220,7 +220,7 @@ async def _serve(
             at = Endpoint(*split_address(config.http_ops_listener))
             servers.append(await start_ops(server, at, tls if config.http_ops_security_protocol == "SSL" else None))
             more = f" ops={Endpoint(at.host, servers[-1].address[1])}"
-        kafka = await _open_kafka(config, face, tls, server.context.admission.shedding.brake)
+        kafka = await _open_kafka(config, face, tls, server.context.admission.shedding.brake, log_level)
         if kafka is not None:
             servers.append(kafka)
             server.context.metrics_page.registry.register(kafka.metrics)
@@ -244,7 +244,9 @@ async def _serve(
     return _status(broker) if has_stopped else 1
 
 
-async def _open_kafka(config: BrokerConfig, face: BrokerFace, tls: TlsStore | None, brake: Brake) -> KafkaServer | None:
+async def _open_kafka(
+    config: BrokerConfig, face: BrokerFace, tls: TlsStore | None, brake: Brake, log_level: LogLevel
+) -> KafkaServer | None:
     """Binds the address for Kafka clients. Returns None if none is configured, or if the default address is taken.
     Raises `OSError` if a configured address is taken."""
     if config.kafka_address is None:
@@ -253,7 +255,7 @@ async def _open_kafka(config: BrokerConfig, face: BrokerFace, tls: TlsStore | No
 
     listener = kafka_listener(config)
     assert listener is not None
-    server = KafkaServer(face, listener, host_name(), brake)
+    server = KafkaServer(face, listener, host_name(), brake, log_level)
     network = ClientNetwork(KAFKA_WORDS, lambda: config.http_listener, tls if config.is_kafka_encrypted else None)
     try:
         await server.open(network)

@@ -9,7 +9,7 @@ from typing import Self, Unpack
 
 from tidelog.adapters.broker_frames import dial
 from tidelog.adapters.secret_file import read_secret
-from tidelog.adapters.system import SystemEntropy
+from tidelog.adapters.system import SystemEntropy, in_thread
 from tidelog.consumer.consumer_group import ConsumerGroup
 from tidelog.consumer.errors import GroupNeeded
 from tidelog.consumer.options import FetchOptions, GroupOptions, parse_on_loss, parse_order, parse_reset
@@ -107,6 +107,7 @@ class Consumer(ParallelReader):
             bootstrap_servers,
             transport=transport,
             dial=dial,
+            in_thread=in_thread,
             request_timeout_s=request_timeout_ms / 1000,
             metadata_max_age_s=metadata_max_age_ms / 1000,
             client_id=client_id,

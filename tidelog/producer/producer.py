@@ -16,7 +16,7 @@ from typing import Self, Unpack
 
 from tidelog.adapters.broker_frames import dial
 from tidelog.adapters.secret_file import read_secret
-from tidelog.adapters.system import SystemClock, SystemEntropy
+from tidelog.adapters.system import SystemClock, SystemEntropy, in_thread
 from tidelog.model.batch_header import Compression
 from tidelog.model.errors import InvalidRequest, TidelogError
 from tidelog.model.ports import Clock, Entropy
@@ -109,6 +109,7 @@ class Producer:
             bootstrap_servers,
             transport=transport,
             dial=dial,
+            in_thread=in_thread,
             request_timeout_s=request_timeout_ms / 1000,
             metadata_max_age_s=metadata_max_age_ms / 1000,
             client_id=client_id,

@@ -1,13 +1,13 @@
-"""A running broker for all client tests, fresh topics on it, and a proxy that loses answers."""
+"""Running brokers for all client tests, fresh topics on them, and a proxy that loses answers."""
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 
 import pytest
 
+from tests.integration.clients.losing_proxy import LosingProxy
 from tidelog.admin import AdminClient
 from tidelog.consumer import Consumer, ConsumerRecord, TopicPartition
 from tidelog.testing import LocalCluster
@@ -19,6 +19,13 @@ NewTopic = Callable[..., Awaitable[str]]
 def cluster() -> Iterator[LocalCluster]:
     """Shared: leave it running, and use topics of your own."""
     with LocalCluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def doors() -> Iterator[LocalCluster]:
+    """Another one, which takes records in frames, too."""
+    with LocalCluster(kafka=True) as cluster:
         yield cluster
 
 
@@ -94,88 +101,7 @@ def read() -> Callable[..., Awaitable[list[ConsumerRecord]]]:
     return read_all
 
 
-class LosingProxy:
-    """Between a client and the broker: passes everything on, but cuts the connection instead of passing the answer to
-    a produce request while `answers_to_lose` is positive. Metadata that comes through names the proxy as the broker.
-    """
-
-    def __init__(self, upstream: str) -> None:
-        host, _, port = upstream.removeprefix("http://").rpartition(":")
-        self._host, self._port = host, int(port)
-        self._server: asyncio.Server | None = None
-        self._connections: list[tuple[asyncio.Task[None], asyncio.StreamWriter]] = []
-        self.answers_to_lose = 0
-        self.answers_lost = 0
-        self.produce_requests = 0
-
-    @property
-    def bootstrap(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
-
-    @property
-    def port(self) -> int:
-        assert self._server is not None
-        port: int = self._server.sockets[0].getsockname()[1]
-        return port
-
-    async def __aenter__(self) -> LosingProxy:
-        while True:
-            self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-            if len(str(self.port)) == len(str(self._port)):  # so that an answer keeps its length
-                return self
-            self._server.close()
-
-    async def __aexit__(self, *exception: object) -> None:
-        assert self._server is not None
-        self._server.close()
-        for _, upstream in self._connections:
-            upstream.transport.abort()
-        await asyncio.gather(*(task for task, _ in self._connections), return_exceptions=True)
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            upstream_reader, upstream_writer = await asyncio.open_connection(self._host, self._port)
-        except ConnectionError:
-            writer.transport.abort()
-            return
-        task = asyncio.current_task()
-        assert task is not None
-        self._connections.append((task, upstream_writer))
-        asks = asyncio.create_task(self._pass_requests(reader, upstream_writer))
-        try:
-            await self._pass_answers(upstream_reader, writer)
-        except ConnectionError:
-            pass
-        finally:
-            asks.cancel()
-            await asyncio.gather(asks, return_exceptions=True)
-            upstream_writer.transport.abort()
-            writer.transport.abort()
-
-    async def _pass_requests(self, reader: asyncio.StreamReader, upstream: asyncio.StreamWriter) -> None:
-        while data := await reader.read(1 << 16):
-            if data.startswith(b"POST /topics/"):
-                self.produce_requests += 1
-                self._is_produce = True
-            elif data.startswith((b"GET ", b"POST ")):
-                self._is_produce = False
-            upstream.write(data)
-            await upstream.drain()
-        upstream.write_eof()
-
-    async def _pass_answers(self, upstream: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while data := await upstream.read(1 << 16):
-            if self._is_produce and self.answers_to_lose:
-                self.answers_to_lose -= 1
-                self.answers_lost += 1
-                return
-            writer.write(data.replace(b'"port":%d' % self._port, b'"port":%d' % self.port))
-            await writer.drain()
-
-    _is_produce = False
-
-
 @pytest.fixture
 async def proxy(cluster: LocalCluster) -> AsyncIterator[LosingProxy]:
-    async with LosingProxy(cluster.bootstrap) as proxy:
+    async with LosingProxy(cluster) as proxy:
         yield proxy

@@ -7,8 +7,9 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from tests.integration.clients.conftest import LosingProxy, read_all
+from tests.integration.clients.conftest import read_all
 from tests.integration.clients.log_story import Story, contend
+from tests.integration.clients.losing_proxy import LosingProxy
 from tidelog.admin import AdminClient
 from tidelog.log import Entry, Reader, Writer, WriterFenced
 from tidelog.log.entries import CLAIM

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.integration.clients.losing_proxy import LosingProxy
 from tidelog.admin import AdminClient
 from tidelog.consumer import TopicPartition
 from tidelog.model.errors import TidelogError
@@ -27,24 +29,40 @@ async def values(read: Any, bootstrap: str, topic: str) -> list[bytes]:
 # -- answers that get lost -----------------------------------------------------------------------------------------
 
 
+@pytest.fixture(params=["http", "kafka"])
+async def proxy(request: pytest.FixtureRequest, doors: LocalCluster) -> AsyncIterator[LosingProxy]:
+    """Loses answers to records that go over HTTP, or in frames."""
+    async with LosingProxy(doors, request.param) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+async def topic(doors: LocalCluster, topic_names: Iterator[str]) -> str:
+    """A topic of one partition, of the broker behind the proxy."""
+    name = next(topic_names)
+    async with AdminClient(doors.bootstrap) as admin:
+        await admin.create_topic(name, partitions=1)
+    return name
+
+
 async def test_a_lost_answer_is_asked_for_again_and_nothing_comes_twice(
-    cluster: LocalCluster, topic: str, proxy: Any, read: Any
+    doors: LocalCluster, topic: str, proxy: LosingProxy, read: Any
 ) -> None:
-    async with Producer(proxy.bootstrap) as producer:
+    async with Producer(proxy.bootstrap, transport=proxy.transport) as producer:
         offsets = []
         for number in range(8):
             proxy.answers_to_lose = number % 3
             offsets.append((await producer.send_and_wait(topic, b"%d" % number)).offset)
     assert proxy.answers_lost == 7
     assert offsets == list(range(8))
-    assert await values(read, cluster.bootstrap, topic) == [b"%d" % number for number in range(8)]
+    assert await values(read, doors.bootstrap, topic) == [b"%d" % number for number in range(8)]
 
 
 async def test_the_places_of_many_batches_survive_a_lost_answer(
-    cluster: LocalCluster, topic: str, proxy: Any, read: Any
+    doors: LocalCluster, topic: str, proxy: LosingProxy, read: Any
 ) -> None:
     """A broker remembers five batches of a producer; a request may hold more."""
-    async with Producer(proxy.bootstrap, batch_size=200, linger_ms=600_000) as producer:
+    async with Producer(proxy.bootstrap, transport=proxy.transport, batch_size=200, linger_ms=600_000) as producer:
         await producer.send_and_wait(topic, b"before")
         first = await producer.send(topic, b"x" * 100)
         proxy.answers_to_lose = 1
@@ -53,26 +71,26 @@ async def test_the_places_of_many_batches_survive_a_lost_answer(
         assert [metadata.offset for metadata in await rest] == list(range(2, 42))
         assert (await first).offset == 1
     assert proxy.answers_lost == 1
-    assert len(await values(read, cluster.bootstrap, topic)) == 42
+    assert len(await values(read, doors.bootstrap, topic)) == 42
 
 
 async def test_without_numbers_a_lost_answer_is_unknown_and_not_repeated(
-    cluster: LocalCluster, topic: str, proxy: Any, read: Any
+    doors: LocalCluster, topic: str, proxy: LosingProxy, read: Any
 ) -> None:
-    async with Producer(proxy.bootstrap, enable_idempotence=False) as producer:
+    async with Producer(proxy.bootstrap, transport=proxy.transport, enable_idempotence=False) as producer:
         proxy.answers_to_lose = 1
         with pytest.raises(DeliveryUnknown) as caught:
             await producer.send_and_wait(topic, b"x")
         assert not caught.value.definite
         assert proxy.produce_requests == 1
         await producer.send_and_wait(topic, b"y")
-    assert await values(read, cluster.bootstrap, topic) == [b"x", b"y"]
+    assert await values(read, doors.bootstrap, topic) == [b"x", b"y"]
 
 
 async def test_giving_up_after_lost_answers_fences_the_past(
-    cluster: LocalCluster, topic: str, proxy: Any, read: Any
+    doors: LocalCluster, topic: str, proxy: LosingProxy, read: Any
 ) -> None:
-    async with Producer(proxy.bootstrap, delivery_timeout_ms=300) as producer:
+    async with Producer(proxy.bootstrap, transport=proxy.transport, delivery_timeout_ms=300) as producer:
         proxy.answers_to_lose = 1_000_000
         with pytest.raises(DeliveryUnknown, match="whether it was appended is unknown"):
             await producer.send_and_wait(topic, b"unknown")
@@ -80,13 +98,11 @@ async def test_giving_up_after_lost_answers_fences_the_past(
         assert (await producer.send_and_wait(topic, b"next")).offset == 1
         assert (await producer.send_and_wait(topic, b"last")).offset == 2
     assert proxy.answers_lost > 1
-    assert await values(read, cluster.bootstrap, topic) == [b"unknown", b"next", b"last"]
+    assert await values(read, doors.bootstrap, topic) == [b"unknown", b"next", b"last"]
 
 
-async def test_closing_with_a_request_under_way_tells_unknown_from_unsent(
-    cluster: LocalCluster, topic: str, proxy: Any
-) -> None:
-    producer = Producer(proxy.bootstrap, linger_ms=600_000)
+async def test_closing_with_a_request_under_way_tells_unknown_from_unsent(topic: str, proxy: LosingProxy) -> None:
+    producer = Producer(proxy.bootstrap, transport=proxy.transport, linger_ms=600_000)
     await producer.start()
     await producer.send_and_wait(topic, b"x")
     proxy.answers_to_lose = 1_000_000

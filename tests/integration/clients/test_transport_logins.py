@@ -1,4 +1,4 @@
-"""A client logs in alike whichever way records go: by SASL inside TLS, or over HTTP where that cannot be."""
+"""A client logs in alike whichever way records go: by SASL, or over HTTP where that cannot be."""
 
 from __future__ import annotations
 

@@ -4,41 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
+from tests.integration.clients.losing_proxy import LosingProxy
 from tidelog.admin import AdminClient
 from tidelog.consumer import Consumer, TopicPartition
 from tidelog.model.errors import InvalidRequest, OffsetOutOfRange, TooLarge
 from tidelog.producer import Producer
 from tidelog.testing import LocalCluster
-from tidelog.testing.ports import free_ports
-from tidelog.transport.errors import DeliveryUnknown
 
 pytestmark = pytest.mark.process
 
 WAYS = ("http", "kafka", "auto")
-
-
-@pytest.fixture(scope="module")
-def relayed_port() -> int:
-    return free_ports(1)[0]
-
-
-@pytest.fixture(scope="module")
-def doors() -> Iterator[LocalCluster]:
-    with LocalCluster(kafka=True) as cluster:
-        yield cluster
-
-
-@pytest.fixture(scope="module")
-def relayed(relayed_port: int) -> Iterator[LocalCluster]:
-    """Tells its clients that it takes frames at a port where it does not listen."""
-    with LocalCluster(kafka=True, settings={"kafka.advertised.listener": f"127.0.0.1:{relayed_port}"}) as cluster:
-        yield cluster
 
 
 async def made(cluster: LocalCluster, name: str, partitions: int = 1, configs: dict[str, str] | None = None) -> str:
@@ -122,89 +101,16 @@ async def test_a_cluster_without_the_listener_is_told_from_one_that_is_away(clus
 
 
 async def test_a_door_that_leads_nowhere_is_told_once_and_records_go_by_http(
-    relayed: LocalCluster, caplog: pytest.LogCaptureFixture
+    doors: LocalCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    topic = await made(relayed, "nowhere")
-    with caplog.at_level(logging.WARNING, "tidelog.transport.frames"):
-        async with Producer(relayed.bootstrap) as producer:
-            assert [(await producer.send_and_wait(topic, b"x")).offset for _ in range(3)] == [0, 1, 2]
-    assert ["records go by HTTP" in record.message for record in caplog.records] == [True]
-    async with Producer(relayed.bootstrap, transport="kafka", delivery_timeout_ms=500) as producer:
-        with pytest.raises(Exception, match="transport is kafka") as caught:
-            await producer.send_and_wait(topic, b"x")
+    topic = await made(doors, "nowhere")
+    async with LosingProxy(doors) as proxy:
+        await proxy.stop_frames()
+        with caplog.at_level(logging.WARNING, "tidelog.transport.frames"):
+            async with Producer(proxy.bootstrap) as producer:
+                assert [(await producer.send_and_wait(topic, b"x")).offset for _ in range(3)] == [0, 1, 2]
+        assert ["records go by HTTP" in record.message for record in caplog.records] == [True]
+        async with Producer(proxy.bootstrap, transport="kafka", delivery_timeout_ms=500) as producer:
+            with pytest.raises(Exception, match=r"transport is kafka: .*[Cc]onnect") as caught:
+                await producer.send_and_wait(topic, b"x")
         assert caught.value.definite  # type: ignore[attr-defined]  # any of several errors
-
-
-@asynccontextmanager
-async def relay(port: int, target: str, *, loses: int) -> AsyncIterator[list[int]]:
-    """Hands requests on to a broker, and cuts the connection in place of the answers to so many Produce requests."""
-    lost: list[int] = []
-    host, _, number = target.rpartition(":")
-    serving: list[asyncio.Task[None]] = []
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # When the client has gone, nothing else keeps this task, which waits for the broker, from the collector.
-        task = asyncio.current_task()
-        assert task is not None
-        serving.append(task)
-        upstream, onward = await asyncio.open_connection(host, int(number))
-        try:
-            while True:
-                request = await _frame(reader)
-                onward.write(request)
-                answer = await _frame(upstream)
-                if request[4:6] == b"\0\0" and len(lost) < loses:
-                    lost.append(len(request))
-                    break
-                writer.write(answer)
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass
-        finally:
-            writer.close()
-            onward.close()
-
-    server = await asyncio.start_server(serve, "127.0.0.1", port)
-    try:
-        yield lost
-    finally:
-        server.close()
-        for task in serving:
-            task.cancel()
-        await asyncio.gather(*serving, return_exceptions=True)
-
-
-async def _frame(reader: asyncio.StreamReader) -> bytes:
-    size = await reader.readexactly(4)
-    return size + await reader.readexactly(int.from_bytes(size))
-
-
-async def test_a_lost_answer_is_asked_for_again_and_nothing_comes_twice(
-    relayed: LocalCluster, relayed_port: int, read: Any
-) -> None:
-    topic = await made(relayed, "lost")
-    async with (
-        relay(relayed_port, _kafka(relayed), loses=3) as lost,
-        Producer(relayed.bootstrap, transport="kafka") as producer,
-    ):
-        offsets = [(await producer.send_and_wait(topic, b"%d" % number)).offset for number in range(6)]
-    assert len(lost) == 3
-    assert offsets == list(range(6))
-    records = await read(relayed.bootstrap, TopicPartition(topic, 0))
-    assert [record.value for record in records] == [b"%d" % number for number in range(6)]
-
-
-async def test_without_numbers_a_lost_answer_is_unknown(relayed: LocalCluster, relayed_port: int) -> None:
-    topic = await made(relayed, "unknown")
-    async with (
-        relay(relayed_port, _kafka(relayed), loses=1) as lost,
-        Producer(relayed.bootstrap, transport="kafka", enable_idempotence=False) as producer,
-    ):
-        with pytest.raises(DeliveryUnknown) as caught:
-            await producer.send_and_wait(topic, b"x")
-        assert not caught.value.definite
-        assert (await producer.send_and_wait(topic, b"y")).offset == 1
-    assert len(lost) == 1
-
-
-def _kafka(cluster: LocalCluster) -> str:
-    return cluster.kafka_bootstrap

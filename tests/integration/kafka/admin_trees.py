@@ -42,6 +42,7 @@ TREES: Final[Mapping[Key, dict[str, Any]]] = MappingProxyType(
             "resources": [
                 {"resource_type": 2, "resource_name": "t", "configuration_keys": None},
                 {"resource_type": 4, "resource_name": "1", "configuration_keys": None},
+                {"resource_type": 8, "resource_name": "1", "configuration_keys": None},
             ],
             "include_synonyms": False,
             "include_documentation": False,
@@ -52,7 +53,8 @@ TREES: Final[Mapping[Key, dict[str, Any]]] = MappingProxyType(
                     "resource_type": 2,
                     "resource_name": "t",
                     "configs": [{"name": "retention.ms", "config_operation": 0, "value": "5"}],
-                }
+                },
+                {"resource_type": 8, "resource_name": "1", "configs": []},
             ],
             "validate_only": False,
         },

@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import Any, Self
 
 import pytest
+import structlog
 from kio.serial import entity_reader, entity_writer
 
 from tests.integration.http.conftest import PATIENT, ROOT, listen
@@ -29,6 +30,7 @@ from tidelog.model.batch_codec import decode_batch, encode_batch
 from tidelog.model.batch_header import iter_batches
 from tidelog.model.cluster import HTTP, KAFKA
 from tidelog.model.ids import PartitionId
+from tidelog.model.ports import LogLevel
 from tidelog.model.records import Record
 from tidelog.sim.kit.disk import SimDisk
 from tidelog.sim.kit.environment import SimRunner
@@ -217,14 +219,16 @@ class KafkaSite:
         runner = SimRunner(random.Random(0), mean_s=0.0002)
         self.broker = Broker(self.config, SimDisk(), self.clock, self.entropy, runner, network)
         self.http: HttpServer
+        self.log_level: LogLevel
         self.server: KafkaServer
         self.clients: list[Client] = []
 
     async def start(self, make_network: Callable[[], ClientNetwork] | None = None) -> None:
         self.http = await listen(self.broker.face)
+        self.log_level, brake = self.http.context.log_level, self.http.context.admission.shedding.brake
         listener = kafka_listener(self.config)
         assert listener is not None
-        self.server = KafkaServer(self.broker.face, listener, "localhost", self.http.context.admission.shedding.brake)
+        self.server = KafkaServer(self.broker.face, listener, "localhost", brake, self.log_level)
         network = make_network() if make_network else ClientNetwork(KAFKA_WORDS, lambda: "127.0.0.1:8082")
         await self.server.open(network)
         await self.broker.start({HTTP: self.http.advertised, KAFKA: self.server.advertised})
@@ -265,3 +269,11 @@ async def started(settings: Mapping[str, object] | None = None, partitions: int 
 async def site() -> AsyncIterator[KafkaSite]:
     async with started() as made:
         yield made
+
+
+@pytest.fixture
+def log_as_before() -> Iterator[None]:
+    """Puts the level of this process's log back at the end."""
+    before = structlog.get_config()
+    yield
+    structlog.configure(**before)

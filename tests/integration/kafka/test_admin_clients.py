@@ -6,6 +6,7 @@ import warnings
 from importlib import import_module
 from typing import Any
 
+import pytest
 from aiokafka import TopicPartition as AioPartition
 from aiokafka.admin import NewPartitions as AioPartitions
 from aiokafka.admin import NewTopic as AioTopic
@@ -87,6 +88,23 @@ async def test_kafka_python(site: KafkaSite) -> None:
         assert site.broker.image.access.acls == ()
         await beside(client.delete_topics, ["p"])
         assert "p" not in site.broker.image.topics
+
+
+@pytest.mark.usefixtures("log_as_before")
+async def test_kafka_python_and_the_level_of_a_brokers_log(site: KafkaSite) -> None:
+    async with kafka_python(site) as client:
+        # The client asks first which loggers there are.
+        logger = PYTHON.ConfigResource("BROKER_LOGGER", "1", {"root": "WARN"})
+        assert await beside(client.alter_configs, [logger]) == {"broker_logger": {"1": "OK"}}
+        assert site.log_level.level == "warning"
+        shown = await beside(client.describe_configs, [PYTHON.ConfigResource("BROKER_LOGGER", "1")])
+        found = shown["broker_logger"]["1"]["root"]
+        assert (found["value"], found["config_source"]) == ("WARN", "DYNAMIC_BROKER_LOGGER_CONFIG")
+        for name, value in (("kafka.server.KafkaApis", "WARN"), ("root", "LOUD")):
+            wrong = PYTHON.ConfigResource("BROKER_LOGGER", "1", {name: value})
+            told = await beside(client.alter_configs, [wrong], raise_on_unknown=False)
+            assert "InvalidConfigurationError" in told["broker_logger"]["1"]
+    assert site.log_level.level == "warning"
 
 
 async def test_aiokafka(site: KafkaSite) -> None:

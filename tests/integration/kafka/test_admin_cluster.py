@@ -37,7 +37,12 @@ async def test_the_metadata_log_is_described(site: KafkaSite) -> None:
 async def test_what_has_settings_is_listed(site: KafkaSite) -> None:
     client = await site.client()
     topics = {(name, 2) for name in site.broker.image.topics}
-    for kinds, found in (((), topics | {("1", 4)}), ((4,), {("1", 4)}), ((2, 16), topics), ((8, 16, 32), set())):
+    for kinds, found in (
+        ((), topics | {("1", 4), ("1", 8)}),
+        ((4,), {("1", 4)}),
+        ((2, 16), topics),
+        ((8, 16, 32), {("1", 8)}),
+    ):
         answer = await client.ask(Key.LIST_CONFIG_RESOURCES, 1, resource_types=kinds)
         assert answer.error_code.value == 0
         assert {(one.resource_name, one.resource_type) for one in answer.config_resources} == found

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+import structlog
 from kio.schema.errors import ErrorCode
 
 from tests.integration.kafka.conftest import KafkaSite, batch
 from tests.integration.kafka.test_versions import versions
-from tidelog.broker.kafka.admin.altered_configs import BROKER_THROTTLES, TOPIC_THROTTLES, Change
-from tidelog.broker.kafka.admin.configs import BROKER, TOPIC
+from tidelog.broker.kafka.admin.altered_configs import BROKER_THROTTLES, TOPIC_THROTTLES
+from tidelog.broker.kafka.admin.configs import BROKER, BROKER_LOGGER, TOPIC, Change
+from tidelog.broker.kafka.admin.loggers import LEVELS
 from tidelog.broker.kafka.apis import Key
 from tidelog.model.kafka_codes import KafkaCode
 
@@ -52,12 +55,14 @@ async def test_each_resource_has_its_own_answer(site: KafkaSite) -> None:
         Key.DESCRIBE_CONFIGS, 4, resources=asked, include_synonyms=False, include_documentation=False
     )
     codes = [found.error_code.value for found in answer.results]
-    assert codes == [0, 3, 17, 0, 0, INVALID, INVALID, INVALID, INVALID, INVALID]
+    assert codes == [0, 3, 17, 0, 0, INVALID, INVALID, 0, INVALID, INVALID]
     topic, broker, shared = (answer.results[place] for place in (0, 3, 4))
     assert all(not config.synonyms and config.documentation is None for config in topic.configs)
     told = {config.name: config for config in broker.configs}
     assert (told["node.id"].value, told["node.id"].read_only) == ("1", True)
     assert "log.level" not in told and shared.configs == ()
+    (logger,) = answer.results[7].configs
+    assert (logger.name, logger.value, logger.read_only, logger.config_source) == ("root", "INFO", False, 6)
 
 
 def change(name: str, value: str | None, operation: int = Change.SET) -> dict[str, Any]:
@@ -96,6 +101,49 @@ async def test_settings_are_changed_one_by_one(site: KafkaSite) -> None:
     assert await alter(("t", []), ("t", [])) == [INVALID, INVALID]
     assert await alter(("1", [change("log.level", "debug")]), kind=BROKER) == [INVALID]
     assert site.broker.topic("t").configs == {"ack.durability": "replicated"}
+
+
+@pytest.mark.usefixtures("log_as_before")
+async def test_a_broker_has_one_logger_and_its_level_changes_while_it_runs(site: KafkaSite) -> None:
+    client = await site.client()
+
+    async def alter(*configs: dict[str, Any], broker: str = "1", trial: bool = False) -> int:
+        asked = [resource(broker, BROKER_LOGGER, configs=list(configs))]
+        answer = await client.ask(Key.INCREMENTAL_ALTER_CONFIGS, 1, resources=asked, validate_only=trial)
+        return int(answer.responses[0].error_code.value)
+
+    async def shown(*names: str, version: int = 4) -> list[tuple[str, str]]:
+        asked = [resource("1", BROKER_LOGGER, keys=names or None)]
+        terms = {"include_synonyms": True, "include_documentation": True}
+        answer = await client.ask(Key.DESCRIBE_CONFIGS, version, resources=asked, **terms)
+        return [(config.name, config.value) for config in answer.results[0].configs]
+
+    assert await alter() == await alter(change("root", "DEBUG"), trial=True) == 0
+    assert site.log_level.level == "info"
+    for word, level in LEVELS.items():
+        assert await alter(change("root", word)) == 0
+        assert site.log_level.level == level
+        assert await shown() == await shown("root", "other") == [("root", word)]
+    assert structlog.get_config()["wrapper_class"] is structlog.make_filtering_bound_logger("error")
+    for version in versions(Key.DESCRIBE_CONFIGS):
+        assert await shown("other", version=version) == []
+    for wrong in (
+        change("tidelog.broker", "INFO"),
+        change("root", "info"),
+        change("root", "TRACE"),
+        change("root", None),
+        change("tidelog.broker", None, Change.DELETE),
+    ):
+        assert await alter(wrong) == KafkaCode.INVALID_CONFIG
+        assert await alter(change("root", "DEBUG"), wrong) in (KafkaCode.INVALID_CONFIG, INVALID)
+    for wrong in (change("root", None, Change.DELETE), change("root", "DEBUG", Change.APPEND)):
+        assert await alter(wrong) == INVALID
+    assert await alter(change("root", "DEBUG"), change("root", "INFO")) == INVALID
+    assert await alter(change("root", "DEBUG"), broker="2") == await alter(broker="") == INVALID
+    asked = [resource("1", BROKER_LOGGER, configs=[{"name": "root", "value": "DEBUG"}])]
+    answer = await client.ask(Key.ALTER_CONFIGS, 2, resources=asked, validate_only=False)
+    assert answer.responses[0].error_code == ErrorCode.invalid_request
+    assert await shown() == [("root", "ERROR")]
 
 
 async def test_throttles_of_reassignments_are_not_set_and_can_be_deleted(site: KafkaSite) -> None:

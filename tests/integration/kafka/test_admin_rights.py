@@ -49,7 +49,7 @@ async def listening(site: KafkaSite, **face: Any) -> AsyncIterator[Client]:
     """A client of another listener of the same broker, with other parts of its face."""
     listener = kafka_listener(site.config)
     assert listener is not None
-    server = KafkaServer(replace(site.broker.face, **face), listener, "localhost", Brake(1.0))
+    server = KafkaServer(replace(site.broker.face, **face), listener, "localhost", Brake(1.0), site.log_level)
     await server.open(ClientNetwork(KAFKA_WORDS, lambda: "127.0.0.1:8082"))
     await server.serve()
     client = await Client.open(server.address)

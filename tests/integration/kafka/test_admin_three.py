@@ -12,6 +12,7 @@ import pytest
 from tests.integration.kafka.conftest import STOP_S, Client, batch
 from tests.integration.replication.three_brokers import NODES, ThreeBrokers
 from tidelog.adapters.client_network import ClientNetwork
+from tidelog.adapters.log_lines import LogLevel
 from tidelog.broker.assembly import KAFKA_WORDS
 from tidelog.broker.face.brake import Brake
 from tidelog.broker.kafka.admin.codes import AdminCode
@@ -64,7 +65,7 @@ async def cluster() -> AsyncIterator[Cluster]:
         listener = kafka_listener(BrokerConfig.model_validate({"kafka.listener": "127.0.0.1:0"}))
         assert listener is not None
         for node, broker in three.brokers.items():
-            server = KafkaServer(broker.face, listener, "localhost", Brake(1.0))
+            server = KafkaServer(broker.face, listener, "localhost", Brake(1.0), LogLevel("info"))
             await server.open(ClientNetwork(KAFKA_WORDS, lambda: "127.0.0.1:8082"))
             await server.serve()
             stack.push_async_callback(server.stop, STOP_S)

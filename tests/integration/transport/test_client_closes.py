@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.integration.doors import doors_of
 from tidelog.adapters.broker_frames import dial
 from tidelog.transport.errors import ClientClosed
-from tidelog.transport.frames.doors import Doors
 
 PATIENCE_S = 30.0
 BROKER = "http://broker"
@@ -55,7 +55,7 @@ def test_bytes_that_a_hung_broker_does_not_take_hold_no_socket_beyond_the_loop(h
 
 
 async def test_a_connection_that_is_being_opened_is_cut_when_the_client_closes(hung: socket.socket) -> None:
-    doors = Doors(dial, client_id="", context=None, credentials=None)
+    doors = doors_of()
     doors.learn({BROKER: "{}:{}".format(*hung.getsockname())})
     async with asyncio.timeout(PATIENCE_S):
         taking = asyncio.create_task(doors.take(BROKER, PATIENCE_S))
@@ -80,7 +80,7 @@ async def test_a_connection_that_is_made_after_the_client_has_closed_is_not_kept
         made.append(await dial(*address))  # type: ignore[arg-type]  # whatever `Doors` has given
         return made[0]
 
-    doors = Doors(dial_late, client_id="", context=None, credentials=None)  # type: ignore[arg-type]  # a dial
+    doors = doors_of(dial=dial_late)  # type: ignore[arg-type]  # a dial
     doors.learn({BROKER: "{}:{}".format(*hung.getsockname())})
     async with asyncio.timeout(PATIENCE_S):
         taking = asyncio.create_task(doors.take(BROKER, PATIENCE_S))

@@ -17,6 +17,7 @@ from tidelog.broker.kafka.topic_ids import TopicIds
 from tidelog.model.access import Caller, Operation, Resource, refusal
 from tidelog.model.cluster import KAFKA
 from tidelog.model.errors import NotAuthorized
+from tidelog.model.ports import LogLevel
 
 
 @dataclass(slots=True)
@@ -28,6 +29,7 @@ class Parts:
     admission: Admission
     limits: KafkaLimits
     metrics: KafkaMetrics
+    log_level: LogLevel
     ids: TopicIds = field(default_factory=TopicIds)
     turn: Turn = field(default_factory=Turn)
     metadata: MetadataCalls = field(init=False)

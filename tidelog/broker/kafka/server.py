@@ -19,7 +19,7 @@ from tidelog.broker.kafka.metrics import KafkaMetrics
 from tidelog.config.schema import BrokerConfig
 from tidelog.config.values import split_address
 from tidelog.model.cluster import KAFKA, Endpoint
-from tidelog.model.ports import ClientConnection, ClientReceiver
+from tidelog.model.ports import ClientConnection, ClientReceiver, LogLevel
 
 SWEEP_S: Final = 5.0
 COMPLAINT_S: Final = 60.0
@@ -77,12 +77,14 @@ class KafkaServer:
     """The Kafka listener on one address. Call `open` first, `serve` when the broker is ready, and `stop` once at the
     end."""
 
-    def __init__(self, face: BrokerFace, listener: Listener[KafkaLimits], machine: str, brake: Brake) -> None:
+    def __init__(
+        self, face: BrokerFace, listener: Listener[KafkaLimits], machine: str, brake: Brake, log_level: LogLevel
+    ) -> None:
         """`machine` is the host name to advertise if the listener is bound to all addresses. `brake` is the overload
-        protection of the HTTP listener, which measures the lag of the event loop."""
+        protection of the HTTP listener, which measures the lag of the event loop. Operators change `log_level`."""
         limits = listener.limits
         self.metrics = KafkaMetrics()
-        self.parts = Parts(face, face.admission(limits), limits, self.metrics)
+        self.parts = Parts(face, face.admission(limits), limits, self.metrics, log_level)
         self.parts.admission.shedding.brake = brake
         self.advertised: Endpoint
         self.address: tuple[str, int]

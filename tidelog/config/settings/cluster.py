@@ -140,7 +140,7 @@ class ClusterSettings(Settings):
         "log.level",
         "info",
         "Events of this level and graver ones are logged to standard error. SIGUSR2 switches to `debug`, and back; "
-        "`tidelog broker log-level` sets any.",
+        "`tidelog broker log-level` sets any, and so do Kafka's tools (`broker-loggers`).",
     )
     log_format: LogFormat = setting(
         "log.format", "text", "How events are logged: `text`, pairs of names and values, or `json`; one a line."

@@ -11,16 +11,14 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, NamedTuple
 
-from tidelog.model.errors import InvalidRequest, TidelogError
+from tidelog.model.errors import TidelogError
 from tidelog.model.kafka_wire import Malformed
 from tidelog.model.ports import FrameConnection
-from tidelog.transport.credentials import Credentials
 from tidelog.transport.errors import ClientClosed, NoAnswer
-from tidelog.transport.frames import codec
+from tidelog.transport.frames.introduction import Introduction
 from tidelog.transport.frames.line import Line
-from tidelog.transport.frames.login import login_of
 
 logger = logging.getLogger(__name__)
 
@@ -33,18 +31,20 @@ KEEPALIVE_S: Final = 20.0
 Dial = Callable[[str, int, Callable[[FrameConnection], Line], ssl.SSLContext | None], Awaitable[FrameConnection]]
 
 
+class _ShutDoor(NamedTuple):
+    until_s: float
+    reason: str
+
+
 class Doors:
     """The pool of one client's connections to the brokers' listeners for Kafka's protocol."""
 
-    def __init__(
-        self, dial: Dial, *, client_id: str, context: ssl.SSLContext | None, credentials: Credentials | None
-    ) -> None:
-        self.client_id = client_id
+    def __init__(self, dial: Dial, *, context: ssl.SSLContext | None, introduction: Introduction) -> None:
         self._dial = dial
         self._context = context
-        self._credentials = credentials
+        self._introduction = introduction
         self._addresses: dict[str, tuple[str, int]] = {}
-        self._shut_until_s: dict[str, float] = {}
+        self._shut_doors: dict[str, _ShutDoor] = {}
         self._idle: dict[str, list[Line]] = {}
         self._lines: dict[Line, None] = {}
         """All open connections, including those whose versions are being checked."""
@@ -64,8 +64,13 @@ class Doors:
         """Returns True if records may be sent to this broker by Kafka's protocol."""
         if base not in self._addresses:
             return False
-        shut_until_s = self._shut_until_s.get(base)
-        return shut_until_s is None or asyncio.get_running_loop().time() >= shut_until_s
+        shut = self._shut_doors.get(base)
+        return shut is None or asyncio.get_running_loop().time() >= shut.until_s
+
+    def why_shut(self, base: str) -> str:
+        """Returns why the listener of a broker cannot be used."""
+        shut = self._shut_doors.get(base)
+        return "it does not listen for that" if shut is None else shut.reason
 
     async def take(self, base: str, timeout_s: float) -> Line | None:
         """Returns a connection for one request, to be given back with `give_back`; None if the listener cannot be used.
@@ -114,7 +119,7 @@ class Doors:
         try:
             async with asyncio.timeout(timeout_s):
                 await self._dial(host, port, receiver, self._context)
-                await self._introduce(lines[0])
+                await self._introduction.give(lines[0], base)
             self._require_open_since(closings)
         except BaseException as error:
             for line in lines:
@@ -124,7 +129,7 @@ class Doors:
             self._require_open_since(closings)
             self._shut(base, f"{host}:{port}", error)
             return None
-        self._shut_until_s.pop(base, None)
+        self._shut_doors.pop(base, None)
         return lines[0]
 
     def _require_open_since(self, closings: int) -> None:
@@ -136,30 +141,4 @@ class Doors:
         if isinstance(error, (Malformed, NoAnswer)):
             reason = f"it does not speak Kafka's protocol as it should ({reason})"
         logger.warning("%s: records go by HTTP, as %s cannot be used: %s", base, address, reason)
-        self._shut_until_s[base] = asyncio.get_running_loop().time() + SHUT_S
-
-    async def _introduce(self, line: Line) -> None:
-        """Checks the API versions of the listener, and authenticates. Raises `InvalidRequest` if either fails."""
-        if not codec.has_what_is_needed(await line.ask(codec.versions(self.client_id))):
-            raise InvalidRequest("it has no Produce or Fetch of the versions that are needed")
-        if self._credentials is None:
-            await _require_no_login(line, self.client_id)
-            return
-        if self._context is None:
-            raise InvalidRequest("a secret is not shown in plain text")
-        self._credentials.look(asyncio.get_running_loop().time())
-        login = login_of(self._credentials.header)
-        is_taken, offered = codec.read_handshake(await line.ask(codec.handshake(self.client_id, login.mechanism)))
-        if not is_taken:
-            raise InvalidRequest(f"it offers no login by {login.mechanism}, only: {', '.join(offered) or 'none'}")
-        failure, _ = codec.read_authenticated(await line.ask(codec.authenticate(self.client_id, login.message)))
-        if failure is not None:
-            raise InvalidRequest(failure)
-
-
-async def _require_no_login(line: Line, client_id: str) -> None:
-    """Raises `InvalidRequest` if the listener requires authentication."""
-    try:
-        await line.ask(codec.no_topics(client_id))
-    except NoAnswer:
-        raise InvalidRequest("it asks for a login, and this client has none") from None
+        self._shut_doors[base] = _ShutDoor(asyncio.get_running_loop().time() + SHUT_S, reason)

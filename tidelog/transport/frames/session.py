@@ -13,11 +13,12 @@ from typing import Any, Final
 import msgspec
 
 from tidelog.model.errors import InvalidRequest
-from tidelog.model.ports import Buffer
+from tidelog.model.ports import Buffer, Entropy
 from tidelog.transport.addresses import HTTPS
 from tidelog.transport.credentials import Credentials
 from tidelog.transport.errors import ConnectFailed, NoAnswer, decode_answer
 from tidelog.transport.frames.doors import Dial, Doors
+from tidelog.transport.frames.introduction import InThread, Introduction
 from tidelog.transport.metadata import BrokerMetadata, ClusterMetadata, with_scheme
 from tidelog.transport.security import PLAIN, Security
 from tidelog.transport.session import ClusterSession
@@ -54,6 +55,8 @@ class RecordSession(ClusterSession):
         *,
         transport: str = AUTO,
         dial: Dial,
+        in_thread: InThread,
+        entropy: Entropy,
         client_id: str = "",
         credentials: Credentials | None = None,
         security: Security = PLAIN,
@@ -62,12 +65,20 @@ class RecordSession(ClusterSession):
         """`transport` is `auto` (Kafka's protocol where a broker has a listener for it, else HTTP), `http`, or `kafka`
         (no HTTP for records).
 
-        `dial` opens a connection. The other parameters are those of `ClusterSession`.
+        `dial` opens a connection, `in_thread` runs a call that would block the event loop. The other parameters are
+        those of `ClusterSession`.
         """
-        super().__init__(bootstrap, client_id=client_id, credentials=credentials, security=security, **terms)
+        super().__init__(
+            bootstrap, client_id=client_id, credentials=credentials, security=security, entropy=entropy, **terms
+        )
         self.transport = parse_transport(transport)
         context = security.context() if self.scheme == HTTPS and transport != "http" else None
-        self._doors = Doors(dial, client_id=client_id, context=context, credentials=credentials)
+        self.client_id = client_id
+        """The client id (`client.id`) for quotas and logs."""
+        introduction = Introduction(
+            client_id, credentials, is_encrypted=context is not None, entropy=entropy, in_thread=in_thread
+        )
+        self._doors = Doors(dial, context=context, introduction=introduction)
 
     async def close(self) -> None:
         """Closes all connections; requests in flight fail. Idempotent."""
@@ -87,16 +98,12 @@ class RecordSession(ClusterSession):
         """Returns True if the broker may be sent Produce and Fetch by Kafka's protocol, as far as is known."""
         return self.transport == "kafka" or (self.transport == AUTO and self._doors.is_open(address))
 
-    @property
-    def client_id(self) -> str:
-        """The client id (`client.id`) for quotas and logs."""
-        return self._doors.client_id
-
     def no_frames(self, address: str) -> None:
         """Called when a broker's Kafka listener cannot be used. Raises `ConnectFailed` if `transport` is `kafka`, which
         excludes HTTP; otherwise does nothing, and the caller uses HTTP."""
         if self.transport == "kafka":
-            raise ConnectFailed(f"{address} takes no records by Kafka's protocol, and transport is kafka")
+            why = self._doors.why_shut(address)
+            raise ConnectFailed(f"{address} takes no records by Kafka's protocol, and transport is kafka: {why}")
 
     def succeeded(self) -> None:
         """Adds a success to the retry budget, after a successful response by Kafka's protocol."""

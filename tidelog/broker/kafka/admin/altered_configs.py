@@ -1,7 +1,8 @@
 """IncrementalAlterConfigs and AlterConfigs for topics: the changes to one topic are applied together or not at all.
 
 AlterConfigs replaces all settings of a topic: settings that it does not name return to their defaults, except those
-that can only be set when the topic is created. Settings of a broker are read at its start and cannot be altered.
+that can only be set when the topic is created. Settings of a broker are read at its start and cannot be altered; the
+level of its logger can (`loggers.py`).
 
 `kafka-reassign-partitions --verify` ends by deleting Kafka's throttle settings of brokers and topics. Here a throttle
 ends with its reassignment, so these settings do not exist; deleting them succeeds and changes nothing.
@@ -9,13 +10,21 @@ ends with its reassignment, so these settings do not exist; deleting them succee
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from tidelog.broker.kafka.admin.codes import DONE, Outcome, Refused, told_as
-from tidelog.broker.kafka.admin.configs import BROKER, NAME_CHARS_SHOWN, TOPIC, given_settings, unknown_kind
+from tidelog.broker.kafka.admin.configs import (
+    BROKER,
+    BROKER_LOGGER,
+    NAME_CHARS_SHOWN,
+    TOPIC,
+    Change,
+    given_settings,
+    unknown_kind,
+)
 from tidelog.broker.kafka.admin.desk import Desk, Tree, bound, refuse_repeated, repeated, topic_resource
+from tidelog.broker.kafka.admin.loggers import alter_loggers
 from tidelog.config.topics import is_fixed
 from tidelog.model.access import CLUSTER, Operation
 from tidelog.model.cluster import Topic
@@ -32,15 +41,6 @@ BROKER_THROTTLES: Final = frozenset(
         "replica.alter.log.dirs.io.max.bytes.per.second",
     }
 )
-
-
-class Change(enum.IntEnum):
-    """Operations on a setting, with Kafka's numbers (KIP-339)."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
 
 
 async def incremental_alter_configs(desk: Desk, request: Any) -> Tree:
@@ -65,9 +65,12 @@ async def _alter(desk: Desk, request: Any, changes_of: Callable[[Topic, Any], Ch
             if name == str(desk.cluster.node_id) and _only_ends_throttles(resource):
                 return _answer(resource, DONE)
             raise Refused(KafkaCode.INVALID_REQUEST, "a broker is told its settings when it starts: change them there")
-        if kind != TOPIC:
+        if kind == BROKER_LOGGER:
+            await alter_loggers(desk, resource, is_trial=request.validate_only)
+        elif kind == TOPIC:
+            await _alter_topic(desk, resource, changes_of, is_trial=request.validate_only)
+        else:
             raise unknown_kind(kind)
-        await _alter_topic(desk, resource, changes_of, is_trial=request.validate_only)
         return _answer(resource, DONE)
 
     return {"responses": await desk.each(request.resources, alter, _answer)}

@@ -1,17 +1,18 @@
-"""ListConfigResources (KIP-1142): lists the resources whose settings DescribeConfigs shows, topics and brokers."""
+"""ListConfigResources (KIP-1142): lists the resources whose settings DescribeConfigs shows: topics, brokers, and the
+loggers of brokers."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
 from tidelog.broker.kafka.admin.codes import Refused
-from tidelog.broker.kafka.admin.configs import BROKER, TOPIC
+from tidelog.broker.kafka.admin.configs import BROKER, BROKER_LOGGER, TOPIC
 from tidelog.broker.kafka.admin.desk import Desk, Tree, bound
 from tidelog.model.access import CLUSTER, Operation
 from tidelog.model.kafka_codes import KafkaCode
 
-BROKER_LOGGER, CLIENT_METRICS, GROUP = 8, 16, 32
-EMPTY: Final = frozenset({BROKER_LOGGER, CLIENT_METRICS, GROUP})
+CLIENT_METRICS, GROUP = 16, 32
+EMPTY: Final = frozenset({CLIENT_METRICS, GROUP})
 """Resource types of Kafka that have no resources with settings in this broker: an empty list is returned for them."""
 CLIENT_METRICS_ONLY: Final = 0
 """The request version that asks only for client metrics resources."""
@@ -23,13 +24,14 @@ async def list_config_resources(desk: Desk, request: Any) -> Tree:
     bound(len(kinds))
     try:
         desk.require(Operation.DESCRIBE_CONFIGS, CLUSTER)
-        return {"error_code": 0, "config_resources": _resources(desk, {*kinds} or {TOPIC, BROKER})}
+        return {"error_code": 0, "config_resources": _resources(desk, {*kinds} or {TOPIC, BROKER, BROKER_LOGGER})}
     except Refused as error:
         return {"error_code": error.code, "config_resources": []}
 
 
 def _resources(desk: Desk, kinds: set[int]) -> list[Tree]:
-    named = {TOPIC: desk.image.topics, BROKER: map(str, desk.image.brokers)}
+    brokers = [*map(str, desk.image.brokers)]
+    named = {TOPIC: desk.image.topics, BROKER: brokers, BROKER_LOGGER: brokers}
     if not kinds <= named.keys() | EMPTY:
         raise Refused(KafkaCode.UNSUPPORTED_VERSION, "there is no such type of resources")
     return [

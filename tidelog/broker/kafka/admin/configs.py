@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -11,6 +12,9 @@ from tidelog.model.kafka_codes import KafkaCode
 
 TOPIC: Final = 2
 BROKER: Final = 4
+BROKER_LOGGER: Final = 8
+UNKNOWN: Final = 0
+"""The type of a value that has none."""
 SOURCES: Final[Mapping[ConfigSource, int]] = {
     ConfigSource.DYNAMIC_TOPIC_CONFIG: 1,
     ConfigSource.DYNAMIC_BROKER_CONFIG: 2,
@@ -18,6 +22,15 @@ SOURCES: Final[Mapping[ConfigSource, int]] = {
     ConfigSource.DEFAULT_CONFIG: 5,
 }
 NAME_CHARS_SHOWN: Final = 100
+
+
+class Change(enum.IntEnum):
+    """Operations on a setting, with Kafka's numbers (KIP-339)."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
 
 
 def given_settings(pairs: Iterable[tuple[str, str | None]]) -> dict[str, str]:
@@ -34,7 +47,10 @@ def given_settings(pairs: Iterable[tuple[str, str | None]]) -> dict[str, str]:
 
 def unknown_kind(kind: int) -> Refused:
     """Returns the error for a resource type that has no settings."""
-    return Refused(KafkaCode.INVALID_REQUEST, f"there are settings of topics (2) and brokers (4), not of type {kind}")
+    return Refused(
+        KafkaCode.INVALID_REQUEST,
+        f"there are settings of topics (2), brokers (4) and loggers of brokers (8), not of type {kind}",
+    )
 
 
 def setting_tree(entry: ConfigEntry) -> dict[str, Any]:

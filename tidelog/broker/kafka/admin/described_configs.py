@@ -1,7 +1,7 @@
 """DescribeConfigs: the settings in force, the source of each, and the values that its other sources would give.
 
-A broker shows only its own settings: clients send the request to each broker. `log.level` is left out, since it can be
-changed over HTTP while the broker runs.
+A broker shows only its own settings: clients send the request to each broker. `log.level` is left out, since it is the
+level of the broker's logger (`loggers.py`).
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, Final
 
-from tidelog.broker.kafka.admin.codes import DONE, Outcome, Refused, told_as
-from tidelog.broker.kafka.admin.configs import BROKER, NAME_CHARS_SHOWN, SOURCES, TOPIC, setting_tree, unknown_kind
-from tidelog.broker.kafka.admin.desk import Desk, Tree, bound, topic_resource
+from tidelog.broker.kafka.admin.codes import DONE, Outcome, told_as
+from tidelog.broker.kafka.admin.configs import BROKER, BROKER_LOGGER, SOURCES, TOPIC, setting_tree, unknown_kind
+from tidelog.broker.kafka.admin.desk import Desk, Tree, bound, require_own, topic_resource
+from tidelog.broker.kafka.admin.loggers import described_loggers
 from tidelog.config.describe import LOG_LEVEL, ConfigEntry, describe_broker, describe_topic
 from tidelog.config.names import field_name
 from tidelog.config.schema import BrokerConfig, TopicConfig
@@ -35,6 +36,8 @@ async def describe_configs(desk: Desk, request: Any) -> Tree:
 
     async def describe(resource: Any) -> Tree:
         await asyncio.sleep(0)  # so many take longer than others should wait
+        if resource.resource_type == BROKER_LOGGER:
+            return {**_named(resource, DONE), "configs": described_loggers(desk, resource)}
         model, entries = _entries(desk, resource.resource_type, resource.resource_name)
         names = dict.fromkeys(resource.configuration_keys or (entry.name for entry in entries))
         return {
@@ -65,11 +68,7 @@ def _entries(desk: Desk, kind: int, name: str) -> tuple[type[Settings], Sequence
     desk.require(Operation.DESCRIBE_CONFIGS, CLUSTER)
     if not name:  # what is set for all brokers together: nothing
         return BrokerConfig, ()
-    if name != str(desk.cluster.node_id):
-        raise Refused(
-            KafkaCode.INVALID_REQUEST,
-            f"this is broker {desk.cluster.node_id}; only broker {name[:NAME_CHARS_SHOWN]} can show its settings",
-        )
+    require_own(desk, name)
     config = desk.cluster.config
     return BrokerConfig, [entry for entry in describe_broker(config, config.log_level) if entry.name != LOG_LEVEL]
 

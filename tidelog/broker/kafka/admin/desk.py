@@ -19,6 +19,7 @@ from tidelog.broker.face.cluster import Cluster
 from tidelog.broker.face.face import BrokerFace
 from tidelog.broker.face.shares import DELAY_S_MAX, Client
 from tidelog.broker.kafka.admin.codes import Outcome, Refused, outcome_of
+from tidelog.broker.kafka.admin.configs import NAME_CHARS_SHOWN
 from tidelog.broker.kafka.apis import Key
 from tidelog.broker.kafka.call import Call
 from tidelog.broker.kafka.codes import code_of
@@ -211,6 +212,15 @@ def bound(*counts: int, most: int = ENTRIES_MAX) -> None:
     """Raises `Malformed` if the counts of a request's entries add up to more than `most`."""
     if sum(counts) > most:
         raise Malformed(f"a request has {sum(counts)} entries; it may have {most}")
+
+
+def require_own(desk: Desk, name: str) -> None:
+    """Raises `Refused` unless this is the id of the broker that is asked: it knows no other's settings."""
+    if name != str(desk.cluster.node_id):
+        raise Refused(
+            KafkaCode.INVALID_REQUEST,
+            f"this is broker {desk.cluster.node_id}; ask broker {name[:NAME_CHARS_SHOWN]!r} itself for its settings",
+        )
 
 
 def topic_resource(name: str) -> Resource:
