@@ -33,24 +33,19 @@ class MetadataLog(Protocol):
 
         Raises `NotController` or `Overloaded` if nothing was appended, and `ControllerLost` if the outcome is unknown.
         """
-        ...
 
     async def change_voters(self, *, add: Voter | None = None, remove: int | None = None) -> None:
         """Adds one voter, or removes one by its id; returns when the new voter set is in force. Raises `NotController`
         or `Overloaded` if nothing was changed, and `ControllerLost` if the outcome is unknown."""
-        ...
 
     @property
     def has_lease(self) -> bool:
         """True while no other broker can lead the log."""
-        ...
 
     @property
     def alone_s(self) -> float:
         """Seconds for which no earlier leader of the log can have had a lease; 0.0 if that is not known."""
-        ...
 
     def resign(self) -> None:
         """Stops leading the log, if this broker leads it: another election is held, and its winner has applied
         everything committed."""
-        ...

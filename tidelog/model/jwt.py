@@ -55,11 +55,9 @@ class JwtKeys(Protocol):
 
     def verified_by(self, token: Jwt) -> str | None:
         """Returns the name of the key that verifies the token's signature; None if no key does."""
-        ...
 
     def __contains__(self, key: object) -> bool:
         """Returns True if there is a key of this name."""
-        ...
 
 
 def is_jwt(text: str) -> bool:

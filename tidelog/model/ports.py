@@ -19,11 +19,9 @@ class Clock(Protocol):
 
     def monotonic_s(self) -> float:
         """Returns seconds since an arbitrary start; never goes back."""
-        ...
 
     def wall_ms(self) -> int:
         """Returns milliseconds since the Unix epoch; may jump either way."""
-        ...
 
 
 class LogLevel(Protocol):
@@ -34,7 +32,6 @@ class LogLevel(Protocol):
 
     def set(self, level: str) -> None:
         """Sets the minimum level of messages that are logged from now on."""
-        ...
 
 
 class Entropy(Protocol):
@@ -42,11 +39,9 @@ class Entropy(Protocol):
 
     def token_hex(self, bytes_count: int) -> str:
         """Returns `2 * bytes_count` random hexadecimal digits, for unique ids."""
-        ...
 
     def uniform(self, low: float, high: float) -> float:
         """Returns a random number in [low, high), for the jitter of retries."""
-        ...
 
 
 class File(Protocol):
@@ -57,29 +52,24 @@ class File(Protocol):
 
     def pread(self, size: int, position: int) -> bytes:
         """Reads up to `size` bytes from `position`; fewer only where the file ends."""
-        ...
 
     def pwritev(self, buffers: Sequence[Buffer], position: int) -> None:
         """Writes all buffers, one after the other, from `position` on: visible at once, durable after `sync`.
 
         If it raises, any prefix of the bytes may be in the file.
         """
-        ...
 
     def truncate(self, size: int) -> None:
         """Truncates or extends (with zeros) to `size`; durable after `sync`."""
-        ...
 
     def sync(self) -> None:
         """Makes the file's bytes and length durable, but not its name (`Files.sync_dir`). After a failure no later
         success on this file may be trusted."""
-        ...
 
     def size(self) -> int: ...
 
     def close(self) -> None:
         """Closes the file; makes nothing durable. Idempotent."""
-        ...
 
 
 class Lock(Protocol):
@@ -99,46 +89,36 @@ class Files(Protocol):
 
         On a read-only file system existing files can be opened and read, and each write fails.
         """
-        ...
 
     def exists(self, path: str) -> bool: ...
 
     def list(self, directory: str) -> list[str]:
         """Returns the names in a directory, sorted; none if there is no such directory."""
-        ...
 
     def make_dirs(self, directory: str) -> None:
         """Creates the directory and its parents, durably, unless they exist."""
-        ...
 
     def make_dir(self, directory: str) -> None:
         """Creates a directory in an existing one. Its name is durable after `sync_dir` of the existing one."""
-        ...
 
     def remove(self, path: str) -> None:
         """Removes a file. Raises `FileNotFoundError` if there is none."""
-        ...
 
     def remove_tree(self, directory: str) -> None:
         """Removes a directory with its content, if it exists."""
-        ...
 
     def rename(self, source: str, target: str) -> None:
         """Renames a file, atomically replacing `target`."""
-        ...
 
     def sync_dir(self, directory: str) -> None:
         """Makes the names in a directory durable."""
-        ...
 
     def lock(self, path: str) -> Lock:
         """Takes an exclusive lock, which ends with the process. Raises `BlockingIOError` if another process holds
         it."""
-        ...
 
     def free_bytes(self) -> int:
         """Returns the bytes that this process's user may still write."""
-        ...
 
 
 class BlockingRunner(Protocol):
@@ -149,7 +129,6 @@ class BlockingRunner(Protocol):
     async def run_all(self, calls: Sequence[Callable[[], T]]) -> list[T]:
         """Runs calls in any order or at the same time, and returns their results when all have ended. The calls must
         not raise."""
-        ...
 
 
 class FrameConnection(Protocol):
@@ -162,34 +141,28 @@ class FrameConnection(Protocol):
     @property
     def queued_bytes(self) -> int:
         """Bytes passed to `send` that the operating system has not taken yet: the memory that a slow peer costs."""
-        ...
 
     @property
     def remote(self) -> str:
         """Address of the other end, for people: `host:port`."""
-        ...
 
     @property
     def own_name(self) -> str | None:
         """This broker's name in the certificate that it presented (`model/broker_names.py`); None without TLS."""
-        ...
 
     @property
     def peer_name(self) -> str | None:
         """The other end's name in its verified certificate; empty if a certificate names no broker, None without
         TLS."""
-        ...
 
     @property
     def certificates(self) -> tuple[bytes, bytes]:
         """SHA-256 digests of the certificate that this end presented and of the one that it received; both empty
         without TLS. Both ends have the same two in opposite order, unless there is a man in the middle."""
-        ...
 
     def send(self, buffers: Sequence[Buffer]) -> None:
         """Sends the buffers, one after the other, as one frame. Never blocks, never raises, and drops the frame if the
         connection is closed. The buffers must not change until the connection is lost or the frame has arrived."""
-        ...
 
     def close(self) -> None:
         """Closes the connection once the queued frames are sent; those that the peer does not take within a timeout are
@@ -197,7 +170,6 @@ class FrameConnection(Protocol):
 
         No frame is delivered from now on; `FrameReceiver.connection_lost` follows. Idempotent.
         """
-        ...
 
 
 class FrameReceiver(Protocol):
@@ -205,7 +177,6 @@ class FrameReceiver(Protocol):
 
     def frame_received(self, frame: memoryview) -> None:
         """Handles one whole frame. Its buffer belongs to the receiver from now on, which may keep and change it."""
-        ...
 
     def connection_lost(self, error: Exception | None) -> None:
         """Handles the end of the connection. Called exactly once, whichever side ended it, and never from inside `send`
@@ -213,7 +184,6 @@ class FrameReceiver(Protocol):
 
         `error` is None if this or the other side closed the connection in order.
         """
-        ...
 
 
 class ClientConnection(FrameConnection, Protocol):
@@ -222,20 +192,16 @@ class ClientConnection(FrameConnection, Protocol):
     @property
     def certificate(self) -> dict[str, Any] | None:
         """The client's verified certificate, as `ssl` parses it; None if it presented none."""
-        ...
 
     @property
     def is_clogged(self) -> bool:
         """True while the client does not take the answers that were sent; nothing more is read from it meanwhile."""
-        ...
 
     def hold(self) -> None:
         """Stops reading, and delivering frames, until `go_on`. The client has to wait."""
-        ...
 
     def go_on(self) -> None:
         """Ends `hold`. Frames that have already arrived are delivered at once."""
-        ...
 
 
 class ClientReceiver(FrameReceiver, Protocol):
@@ -245,15 +211,12 @@ class ClientReceiver(FrameReceiver, Protocol):
         """Returns True if a large frame of `length` bytes may be read now; `begun` is its beginning, of at least two
         bytes. To postpone it, the method calls `hold` and returns False; it is called again for the frame after
         `go_on`."""
-        ...
 
     def unclogged(self) -> None:
         """Called when the client takes its answers again."""
-        ...
 
     def broken_off(self, why: str) -> None:
         """Called when the connection is closed because what arrived is no valid frame; `why` is a text for people."""
-        ...
 
 
 class NetworkListener(Protocol):
@@ -262,11 +225,9 @@ class NetworkListener(Protocol):
     @property
     def address(self) -> tuple[str, int]:
         """Host and port of the listener; if port 0 was requested, the port that the system chose."""
-        ...
 
     async def close(self) -> None:
         """Stops accepting connections; those accepted stay open. Idempotent."""
-        ...
 
 
 class Network(Protocol):
@@ -280,10 +241,8 @@ class Network(Protocol):
 
         Raises `ConnectionRefusedError` if nothing listens at the address, `TimeoutError`, or another `OSError`.
         """
-        ...
 
     async def listen(
         self, host: str, port: int, receiver: Callable[[FrameConnection], FrameReceiver]
     ) -> NetworkListener:
         """Listens for connections; port 0 is any free port. Raises `OSError` if the address cannot be used."""
-        ...

@@ -29,12 +29,10 @@ class Rules(Protocol):
     def merit(self, item: int, holders: Collection[int], source: int, target: int) -> int:
         """Returns the merit of moving `item` from `source` to `target`: negative if forbidden, `BEST_MERIT` if there is
         no better."""
-        ...
 
     def is_bound(self, source: int, target: int) -> bool:
         """Returns True if a move from `source` to `target` changes which other moves of the same item are allowed,
         because the item leaves a rack."""
-        ...
 
 
 class _Step(NamedTuple):

@@ -52,19 +52,15 @@ class View(Protocol):
     def snapshot(self, selection: Selection, at_least: Mapping[TopicPartition, int]) -> Snapshot:
         """Returns the state of all selected partitions. If an end is below `at_least`, retries for a while before
         returning it."""
-        ...
 
     def first_since(self, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """Returns the first offset with that time or a later one in each partition; None if there is none."""
-        ...
 
     def record_bytes(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, float]:
         """Returns the approximate stored bytes per record at these positions, by partition."""
-        ...
 
     def wait_for_records(self, ends: Mapping[TopicPartition, int], wait_ms: int) -> None:
         """Returns when the end of one of these partitions changes, or after `wait_ms`."""
-        ...
 
 
 class ClusterView:

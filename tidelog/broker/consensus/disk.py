@@ -45,12 +45,10 @@ class StateMachine(Protocol):
 
     def payload_of(self, value: Value) -> bytes | None:
         """Returns the payload of a value that is in this log; None if it is not, or cannot be read."""
-        ...
 
     @property
     def end_offset(self) -> int:
         """The end offset of all values that were delivered to it."""
-        ...
 
     @property
     def durable_offset(self) -> int: ...

@@ -16,7 +16,6 @@ class Authorizer(Protocol):
 
     def may(self, caller: Caller, operation: Operation, resource: Resource) -> bool:
         """Returns True if the caller may perform the operation on the resource."""
-        ...
 
 
 class ByAcls:

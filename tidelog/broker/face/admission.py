@@ -51,19 +51,16 @@ class Readiness(Protocol):
     @property
     def is_ready(self) -> bool:
         """True while the broker serves requests, from the end of its start until its stop."""
-        ...
 
     @property
     def is_leaving(self) -> bool:
         """True once the broker is about to stop: clients should use other brokers, though requests may still be
         served.
         """
-        ...
 
     @property
     def stage(self) -> str:
         """A sentence that says what the broker does while it is not ready, or is stopping."""
-        ...
 
 
 class ConnectionCount:

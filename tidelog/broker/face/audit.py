@@ -68,7 +68,6 @@ class AuditSink(Protocol):
 
     def write(self, lines: Sequence[bytes]) -> None:
         """Appends complete lines. Raises `OSError` if any of them could not be written."""
-        ...
 
 
 class Publisher(Protocol):
@@ -77,11 +76,9 @@ class Publisher(Protocol):
     @property
     def counts(self) -> Mapping[str, int]:
         """Number of lines by outcome: `published` to the topic; `unpublished`, dropped because its queue was full."""
-        ...
 
     def put(self, lines: Sequence[bytes]) -> None:
         """Accepts complete lines."""
-        ...
 
 
 class Denials:

@@ -40,7 +40,6 @@ class Handles(Protocol):
 
     def handle(self, topic: str, partition: int) -> PartitionHandle:
         """Returns a handle that writes at the partition's leader. Raises `UnknownTopic`, `LeaderNotAvailable`."""
-        ...
 
 
 class AuditTopic:

@@ -19,50 +19,40 @@ class Cluster(Protocol):
     @property
     def node_id(self) -> NodeId:
         """Node id of this broker."""
-        ...
 
     @property
     def config(self) -> BrokerConfig:
         """This broker's settings."""
-        ...
 
     @property
     def insecure_listeners(self) -> Sequence[str]:
         """A sentence for each listener of this broker that other machines can reach in plain text or without proving
         their identity.
         """
-        ...
 
     @property
     def cluster_id(self) -> str:
         """The cluster's id; empty until it is known."""
-        ...
 
     @property
     def image(self) -> ClusterImage:
         """The cluster's metadata image as of the last applied metadata record."""
-        ...
 
     @property
     def levels(self) -> LevelRange:
         """The range of feature levels that this broker supports."""
-        ...
 
     def levels_of(self, broker: BrokerInfo) -> LevelRange | None:
         """Returns the range of feature levels that a registered broker supports; None if it is not known here."""
-        ...
 
     @property
     def controller_node(self) -> int | None:
         """Node id of the active controller (the leader of the metadata log), as far as this broker knows; None if
         unknown.
         """
-        ...
 
     def topic(self, name: str) -> Topic:
         """Returns a topic of the metadata image. Raises `UnknownTopic`."""
-        ...
 
     def topic_config(self, name: str) -> TopicConfig:
         """Returns the settings in force for a topic. Raises `UnknownTopic`."""
-        ...

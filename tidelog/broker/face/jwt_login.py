@@ -36,12 +36,10 @@ class KeySource(Protocol):
     @property
     def keys(self) -> JwtKeys:
         """The keys in force now."""
-        ...
 
     @property
     def reloads(self) -> Mapping[str, int]:
         """Number of times that the keys were read again, by outcome: `done`, or `refused` if they could not be used."""
-        ...
 
 
 class JwtLogin:

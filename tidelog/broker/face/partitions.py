@@ -54,30 +54,24 @@ class Replicas(Protocol):
     @property
     def verifier(self) -> Verifier:
         """Verifies the log of a replica at any broker."""
-        ...
 
     @property
     def files_verifier(self) -> FilesVerifier:
         """Verifies the files besides logs (journal, snapshots, metadata copies) at any broker."""
-        ...
 
     @property
     def loss_finder(self) -> LossFinder:
         """Finds the offset ranges of a partition that all replicas have lost."""
-        ...
 
     @property
     def remains_finder(self) -> RemainsFinder:
         """Finds which log ends the replicas of a partition that cannot elect a leader still have."""
-        ...
 
     def local_copy(self, partition_id: PartitionId) -> LocalCopy | None:
         """Returns this broker's replica of a partition; None if there is none or its log cannot be opened."""
-        ...
 
     def any_copy(self, partition_id: PartitionId) -> ReadHandle | None:
         """Returns this broker's replica for a reader that accepts any replica; None if the leader should be asked."""
-        ...
 
 
 class Partitions:

@@ -26,18 +26,15 @@ class ControllerStatistics(Protocol):
     @property
     def is_controller(self) -> bool:
         """True if this broker is the active controller."""
-        ...
 
     @property
     def controller_changes(self) -> int:
         """Number of times that this broker has seen the active controller change."""
-        ...
 
     def metadata_lags(self) -> dict[NodeId, int]:
         """Returns, by node id, the number of metadata records by which each live broker is behind the metadata log;
         empty unless this broker is the active controller.
         """
-        ...
 
 
 class Statistics:

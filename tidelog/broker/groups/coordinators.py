@@ -29,7 +29,6 @@ class Host(Protocol):
     @property
     def partitions(self) -> Mapping[PartitionId, LedPartition]:
         """The partitions that this broker leads and whose logs are open."""
-        ...
 
 
 class Coordinators:

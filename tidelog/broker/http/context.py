@@ -37,7 +37,6 @@ class Rights(Protocol):
     @property
     def entry(self) -> Pass | None:
         """The authenticated caller; None at a listener without access control."""
-        ...
 
 
 @dataclass(slots=True)

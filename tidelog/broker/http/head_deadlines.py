@@ -20,7 +20,6 @@ class Slow(Protocol):
 
     def head_is_late(self) -> None:
         """Called when the request head did not end in time."""
-        ...
 
 
 class HeadDeadlines:

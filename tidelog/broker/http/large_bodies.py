@@ -24,11 +24,9 @@ class Receiver(Protocol):
 
     def hold(self) -> None:
         """Pauses reading."""
-        ...
 
     def release(self) -> None:
         """Resumes reading, unless something else has paused it."""
-        ...
 
 
 class LargeBodies:

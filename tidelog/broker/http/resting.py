@@ -28,11 +28,9 @@ class Silent(Protocol):
     @property
     def is_busy(self) -> bool:
         """True while a request is being served or waits to be served."""
-        ...
 
     def give_way(self) -> None:
         """Closes the connection, and frees its place at once."""
-        ...
 
 
 class Resting:

@@ -69,7 +69,6 @@ class Encryption(TlsStatus, Protocol):
         self, make: Callable[[], Connection], host: str, port: int, backlog: int, *, is_ops: bool = False
     ) -> Sequence[Listening]:
         """Binds an address at which all connections use TLS, for clients or (`is_ops`) operators. Raises `OSError`."""
-        ...
 
 
 class HttpServer:

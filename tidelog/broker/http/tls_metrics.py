@@ -15,17 +15,14 @@ class TlsStatus(Protocol):
     @property
     def expires_s(self) -> float:
         """Expiry of the certificate, in seconds since 1970."""
-        ...
 
     @property
     def reloads(self) -> Mapping[str, int]:
         """Number of times that the certificate files were read again, by outcome: `done`, or `refused` if unusable."""
-        ...
 
     @property
     def refused(self) -> Mapping[tuple[str, str], int]:
         """Number of failed TLS handshakes, by listener and cause."""
-        ...
 
 
 class TlsMetrics(Collector):

@@ -63,16 +63,13 @@ class Replication(Protocol):
     def progressed(self, partition: Partition) -> None:
         """Called when the log has grown or its high watermark has advanced, so that waiting fetches of followers can be
         answered."""
-        ...
 
     def ask_anew(self, partition: Partition, nodes: Sequence[int]) -> None:
         """Has these followers' waiting fetches answered now, because their last reports do not count any more, or
         because the high watermark or log start has changed."""
-        ...
 
     def alter(self, partition: Partition, effect: AlterPartition) -> None:
         """Requests another in-sync set from the controller; `Partition.tell` gets the answer, once."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

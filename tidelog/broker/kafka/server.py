@@ -50,7 +50,6 @@ class Network(Protocol):
         frame_bytes_max: int,
     ) -> Bound:
         """Binds an address without accepting connections yet. Raises `OSError`."""
-        ...
 
 
 class Refused:

@@ -64,28 +64,22 @@ class Member(Protocol):
 
     def unfit(self) -> tuple[UnfitReplica, ...]:
         """Returns this broker's replicas that are unfit to lead or to be in sync."""
-        ...
 
     def lost(self) -> tuple[LostReplica, ...]:
         """Returns this broker's replicas whose logs are gone."""
-        ...
 
     async def mark_time(self) -> int:
         """Increments the time mark in the data directory durably, and returns it. It shows how recent the
         directory is."""
-        ...
 
     async def mark_old(self) -> None:
         """Records durably that the data directory is an old copy, so that the next start begins anew on it."""
-        ...
 
     def report_applied(self, report: MetadataApplied) -> None:
         """Reports to the controller the metadata position that is in force here. The message may be lost."""
-        ...
 
     def report_silences(self, own_epoch: int) -> None:
         """Reports the silent brokers to the controller. The messages may be lost."""
-        ...
 
 
 class Registration:

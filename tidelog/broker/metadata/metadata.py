@@ -68,11 +68,9 @@ class MetadataListener(LeaderListener, Protocol):
 
     def waits(self, reason: str) -> None:
         """Called with the reason why this broker has no cluster yet."""
-        ...
 
     def fail(self, reason: str) -> None:
         """Called with the reason why this broker must stop."""
-        ...
 
 
 class ClusterMetadata:

@@ -22,19 +22,16 @@ class Coordinator(Protocol):
     @property
     def partition(self) -> LedPartition:
         """The partition of `__consumer_offsets` with the records of the coordinator's groups."""
-        ...
 
     async def ask(self, request: Any, deadline_s: float) -> Any:
         """Returns the coordinator's answer to a group request, by `deadline_s` (loop time). Raises `NotLeader` once its
         leadership has ended.
         """
-        ...
 
     def has_news(self, request: Heartbeat) -> bool:
         """Returns True if the answer to this heartbeat may bring the member a new epoch, a new assignment or an
         error.
         """
-        ...
 
 
 class Groups(Protocol):
@@ -43,26 +40,21 @@ class Groups(Protocol):
     @property
     def loaded(self) -> Sequence[Coordinator]:
         """The coordinators on this broker that have loaded their partition and answer requests."""
-        ...
 
     @property
     def is_founded(self) -> bool:
         """True once the topic `__consumer_offsets` exists. Before that there are no groups and no coordinators."""
-        ...
 
     async def found(self, deadline_s: float) -> None:
         """Creates `__consumer_offsets` if it does not exist, by `deadline_s` (loop time). Raises
         `CoordinatorNotAvailable`.
         """
-        ...
 
     def coordinator_node(self, group: str) -> int:
         """Returns the node id of the broker that coordinates a group. Raises `CoordinatorNotAvailable`."""
-        ...
 
     def local(self, group: str) -> Coordinator | None:
         """Returns the coordinator of a group if it is on this broker, else None."""
-        ...
 
 
 def expect(kind: type[A], answer: object) -> A:

@@ -56,7 +56,6 @@ class Partitions(Protocol):
         """Returns a handle that reads at the partition's leader. Raises `UnknownTopic`, `UnknownPartition`,
         `LeaderNotAvailable`.
         """
-        ...
 
 
 @dataclass(slots=True)

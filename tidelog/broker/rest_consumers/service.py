@@ -56,7 +56,6 @@ class PeersAndNotes(Peers, Protocol):
 
     def notify(self, node_id: int, message: msgspec.Struct) -> bool:
         """Sends a message that needs no answer. Returns False if it certainly does not arrive."""
-        ...
 
 
 class RestConsumers:

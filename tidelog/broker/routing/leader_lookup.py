@@ -33,27 +33,22 @@ class Host(Protocol):
     @property
     def position_in_force(self) -> int:
         """The metadata position up to which the broker's replicas have been changed to match `image`."""
-        ...
 
     @property
     def partitions(self) -> Mapping[PartitionId, LedPartition]:
         """The partitions that this broker leads and whose logs are open."""
-        ...
 
     def is_opening(self, partition_id: PartitionId) -> bool:
         """Returns True if this broker has a replica whose log is being opened, so that requests should wait for it."""
-        ...
 
     @property
     def purgatory(self) -> Purgatory: ...
 
     def topic(self, name: str) -> Topic:
         """Returns a topic of the metadata image. Raises `UnknownTopic`."""
-        ...
 
     def topic_config(self, name: str) -> TopicConfig:
         """Returns the settings in force for a topic. Raises `UnknownTopic`."""
-        ...
 
 
 class LeaderLookup:

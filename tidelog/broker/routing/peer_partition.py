@@ -51,7 +51,6 @@ class Peers(Protocol):
         Raises `PeerUnreachable` or `Overloaded` if the request was not sent (definite), `PeerLost` or `TimeoutError` if
         the outcome is unknown.
         """
-        ...
 
 
 class Waits:

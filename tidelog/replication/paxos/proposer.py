@@ -123,7 +123,6 @@ class Proposer(ABC):
     def _on_quorum(self, end: int) -> list[Action]:
         """Begins with the proposer's own values: a quorum has promised, what its members have learned is copied, and
         all VOTERS values found are chosen. Older values are only below position `end`."""
-        ...
 
     def on_write(self, sender: int, response: WriteResponse) -> list[Action]:
         if response.position not in self._proposals:
@@ -195,7 +194,6 @@ class Proposer(ABC):
     def _is_waiting(self) -> bool:
         """True while the attempt waits for values to be applied here: a coordinator for its own, a fence for all below
         its end."""
-        ...
 
     def _copy(self) -> list[Action]:
         """Returns a request to the node `Fill.source` for learned slots that this node lacks."""

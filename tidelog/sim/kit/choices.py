@@ -24,15 +24,12 @@ class CrashChoices(Protocol):
 
     def survives(self, sequence: int) -> bool:
         """Returns True if this change of a name or of a length reaches the disk."""
-        ...
 
     def sectors(self, sequence: int, count: int) -> int:
         """Returns which of the `count` sectors of this write reach the disk: a mask, lowest bit first."""
-        ...
 
     def choose(self, count: int) -> int:
         """Draws a number from 0 to `count` - 1."""
-        ...
 
 
 class RandomChoices:

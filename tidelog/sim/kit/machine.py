@@ -39,7 +39,6 @@ class Service(Protocol):
 
     async def call(self, work: Callable[[Broker], Coroutine[Any, Any, T]]) -> T:
         """Runs a request in the broker. Raises what the request raises, `Unreachable`, or `ConnectionLost`."""
-        ...
 
 
 class Unreachable(Exception):

@@ -43,11 +43,9 @@ class Network(Protocol):
 
     def is_up(self, address: str) -> bool:
         """Returns True if the machine has power."""
-        ...
 
     def is_paused(self, address: str) -> bool:
         """Returns True if the machine is paused: nothing reaches or leaves it for now."""
-        ...
 
     def note(self, end: SimConnection, frame: bytes) -> None:
         """Is called with each frame that is about to arrive at this end."""

@@ -25,7 +25,6 @@ class Incarnation(Protocol):
     def begin(self, kind: str, detail: str, payload: bytes = b"") -> bool:
         """Starts an operation that changes the disk. Returns True if it is the last before a planned crash, which `end`
         must be told."""
-        ...
 
     def end(self, dies: bool) -> None:
         """Ends an operation. Raises `Crashed` after the last one before a planned crash."""

@@ -54,12 +54,10 @@ class Watcher(Protocol):
 
     def connected(self) -> None:
         """Called when the connection is open."""
-        ...
 
     def failed(self, why: PeerUnreachable, *, is_refused: bool) -> None:
         """Called when an attempt to connect failed; `is_refused` if the host answered that nothing listens on
         the port."""
-        ...
 
 
 class Connector:

@@ -34,8 +34,6 @@ class PeerHandler(Protocol):
         Cancelled when the caller stops waiting or its connection is lost. `payload` may be kept. A caller whose broker
         epoch is missing or differs from the metadata may have fewer rights: the handler decides.
         """
-        ...
 
     def notified(self, caller: Hello, message: msgspec.Struct, payload: memoryview) -> None:
         """Handles a message without a response. Must be quick and must not raise."""
-        ...

@@ -211,19 +211,15 @@ class Line(ABC):
     @abstractmethod
     def challenged(self) -> None:
         """Called when the other end has sent a challenge."""
-        ...
 
     @abstractmethod
     def greeted(self) -> None:
         """Called when the other end's first hello was accepted."""
-        ...
 
     @abstractmethod
     def take(self, frame: Frame) -> None:
         """Handles a frame that is neither hello nor refusal. May raise `BadFrame`."""
-        ...
 
     @abstractmethod
     def ended(self, error: Exception | None) -> None:
         """Called once, after the connection is lost."""
-        ...
