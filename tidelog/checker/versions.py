@@ -35,14 +35,16 @@ class KeyLog:
             self.offsets[value] = min(first, offset)
 
     def rank(self) -> None:
-        """Ranks the offsets in ascending order. Called when all values are added."""
+        """Numbers the offsets that have values in ascending order, from 0 (`ranks`). Called when all values are
+        added."""
         self.ranks = {offset: rank for rank, offset in enumerate(sorted(self.shown))}
 
     def last_offset(self, value: str) -> int:
         return max(self.repeated[value]) if value in self.repeated else self.offsets[value]
 
     def steps(self, before: int | None, after: int | None) -> int:
-        """Returns the difference between the ranks of two offsets; 1 if one of them has no value."""
+        """Returns how many places `after` comes behind `before` among the offsets at which clients saw a value,
+        negative if it comes first; 1 if one of them is None, or no value was seen there."""
         if before is None or after is None or before not in self.ranks or after not in self.ranks:
             return 1
         return self.ranks[after] - self.ranks[before]

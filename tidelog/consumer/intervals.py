@@ -101,16 +101,17 @@ class ProcessedOffsets:
         return size
 
     def fill_level(self, additions: int, end: int) -> float:
-        """Returns the share of the bounds that is used once `additions` more intervals below offset `end` are added; a
-        commit has room for all of them up to 1."""
+        """Returns the share of a commit's room for intervals (`INTERVALS_MAX` and `INTERVAL_BYTES_MAX`, whichever is
+        fuller) that is used once `additions` more intervals below offset `end` are added. Up to 1, all of them fit."""
         growth = 2 * _size(max(1, end - self.low))  # a new interval's length, and the gap that it splits in two
         return max(
             (len(self._starts) + additions) / INTERVALS_MAX, (self._size + additions * growth) / INTERVAL_BYTES_MAX
         )
 
     def encode(self) -> str:
-        """Returns the metadata of a commit at the low offset; "" if there are no intervals. Intervals beyond the
-        bounds, the highest, are left out: their records come again after a restart."""
+        """Returns the metadata of a commit at the low offset; "" if there are no intervals. If there are more than
+        `INTERVALS_MAX`, or they take more than `INTERVAL_BYTES_MAX`, the highest are left out: their records come again
+        after a restart."""
         body = bytearray(encode_varint(self.low))
         size_max = len(body) + INTERVAL_BYTES_MAX
         previous_end = self.low

@@ -50,7 +50,7 @@ class FetchAnswer(NamedTuple):
 
 
 def parse_reset(name: str) -> ResetPolicy | None:
-    """Returns the parsed `auto_offset_reset`; None for `none`."""
+    """Returns the parsed option `auto_offset_reset`; None for `none`. Raises `InvalidRequest` for an unknown name."""
     policies: dict[str, ResetPolicy | None] = {"latest": "latest", "earliest": "earliest", "none": None}
     if name not in policies:
         raise InvalidRequest(f"auto_offset_reset must be latest, earliest or none, not {name!r}")
@@ -58,15 +58,15 @@ def parse_reset(name: str) -> ResetPolicy | None:
 
 
 def parse_on_loss(name: str) -> bool:
-    """Returns True if `on_loss` is `skip`."""
+    """Returns True if the option `on_loss` is `skip`. Raises `InvalidRequest` if it is not `fail` either."""
     if name not in ("fail", "skip"):
         raise InvalidRequest(f"on_loss must be fail or skip, not {name!r}")
     return name == "skip"
 
 
 def parse_order(name: str, group: str | None) -> Order:
-    """Returns the order that `order` names. Raises `InvalidRequest` if there is none of that name, or it takes a
-    group."""
+    """Returns the order that the consumer's option `order` names. Raises `InvalidRequest` if there is none of that
+    name, or if it is for consumers in a group and `group` is None."""
     orders: dict[str, Order] = {"total": "total", "key": "key", "none": "none"}
     if name not in orders:
         raise InvalidRequest(f"order must be total, key or none, not {name!r}")

@@ -213,9 +213,11 @@ class Appender:
         state.rolled_ms = now_ms
 
     def begin_anew(self, now_ms: int) -> None:
-        """Gives the log's last segment a sound checkpoint (the leader epochs and the producers' states of all segments
-        before), so that older segments can be deleted at any time: rolls a new segment, or writes the catalog of the
-        last one again if that has no batches. Durable. Raises `OSError`, `DiskFull`, `Overloaded`, `LogOffline` or
+        """Gives the log's last segment an undamaged checkpoint, so that older segments can be deleted at any time.
+
+        The checkpoint is the first part of a segment's catalog (its index file), and holds the leader epochs and the
+        producers' states of all segments before. If the last segment has batches, a new one is rolled; else its catalog
+        is written again. Durable. Raises `OSError`, `DiskFull`, `Overloaded`, `LogOffline` or
         `InternalError`."""
         state = self._state
         if state.active.end_offset > state.active.base_offset:
@@ -226,8 +228,8 @@ class Appender:
         self.write_catalog_afresh()
 
     def write_catalog_afresh(self) -> None:
-        """Writes the catalog of the last segment, which has no batches, again, with row sequences that no row of this
-        log ever had. Raises `OSError`."""
+        """Writes the catalog of the last segment, which has no batches, again. Its rows get sequence numbers that no
+        row of this log ever had. Raises `OSError`."""
         state = self._state
         first = max(state.tail.sequence, state.sequences_used)
         tail = state.tail._replace(sequence=first, file_position=0, running_max_timestamp=NO_TIMESTAMP)

@@ -106,7 +106,8 @@ class LogManager(LogOpener):
         return LogOpener(self._files, self._opened.apart(), self._identity, self._new_incarnation)
 
     def adopt(self, opener: LogOpener) -> None:
-        """Takes over the logs and journals that an opener (`apart`) has opened."""
+        """Takes over the logs and journals that `opener`, which the method `apart` returned, has opened on another
+        thread."""
         logs, journals = opener.hand_over(self._opened)
         assert not logs.keys() & self._logs.keys(), "a log is opened once"
         self._logs |= logs

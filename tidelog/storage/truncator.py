@@ -1,9 +1,9 @@
 """Dropping the end of a log, or all of it: for a replica whose log diverges from its leader's.
 
 - `truncate_to` drops the end. If a crash interrupts it, the log is still longer, and is truncated again. Metainfo is
-  stored first, so that dropped batches are not taken for lost, and no row sequence is used twice.
-- `start_over` drops everything. Metainfo says so first, and the next opening of the log completes it, with producers'
-  states (`handover`).
+  stored first, so that dropped batches are not taken for lost, and no sequence number of a catalog row is used twice.
+- `start_over` drops everything. Metainfo says so first; if a crash interrupts it, the next opening of the log completes
+  it. The producers' states that the leader has sent are kept for that in a file of their own (`handover.py`).
 
 Both are durable when they return. Blocking; no flush may be under way. They may run on the disk thread while nothing
 else uses the log.

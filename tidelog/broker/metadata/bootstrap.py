@@ -267,13 +267,15 @@ class MetadataBootstrap:
 
     @property
     def generation(self) -> int:
-        """The number of recoveries of the cluster's metadata log that this directory knows of."""
+        """The number of recoveries of the cluster's metadata log (`tidelog cluster recover`) that this directory knows
+        of."""
         identity = self._manager.identity.current
         return 0 if identity is None else identity.generation
 
     @property
     def recovery_id(self) -> str:
-        """The id of the last recovery; empty if there was none, or an older version made it."""
+        """The id of the last recovery of the cluster's metadata log (`tidelog cluster recover`) that this directory
+        knows of; empty if there was none, or if a version of tidelog without such ids ran it."""
         identity = self._manager.identity.current
         return "" if identity is None else identity.recovery_id
 

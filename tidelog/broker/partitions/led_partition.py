@@ -225,7 +225,7 @@ class LedPartition(ABC):
 
     @property
     def aligned_epoch(self) -> int:
-        """Returns the leader epoch whose leader's log this one equals or is a prefix of: the leader's own."""
+        """The leader epoch of this leader: its log is the one that the followers' logs are compared with."""
         return self.leader_epoch
 
     def second_copy(self, identity: Identity) -> bytes | None:

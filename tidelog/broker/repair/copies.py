@@ -50,7 +50,8 @@ class Holder(Replica, Protocol):
 
     @property
     def aligned_epoch(self) -> int:
-        """The leader epoch whose leader's log this log equals or is a prefix of; -1 if none is known."""
+        """The leader epoch of whose leader's log this replica's log is known to be a prefix, or all; -1 if no such
+        epoch is known."""
 
     def on_flushed(self) -> None: ...
 
