@@ -30,7 +30,7 @@ def steps_of(options: PartitionsOptions) -> int:
 
 
 async def measure_growth(options: PartitionsOptions, steps: Steps) -> dict[str, float]:
-    """Runs this part of the workload on brokers started for it, and returns its figures."""
+    """Runs the part `growth` of the workload on brokers started for it, and returns its figures by name."""
     counts, figures = counts_of(options.latency_at), dict[str, float]()
     async with cluster_for(options, counts[-1]) as (cluster, to), admin_of(to) as admin:
         await create(admin, options, MEASURED, 1)

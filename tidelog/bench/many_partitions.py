@@ -56,7 +56,7 @@ def steps_of(options: PartitionsOptions) -> int:
 
 
 async def measure_many(options: PartitionsOptions, steps: Steps) -> dict[str, float]:
-    """Runs this part of the workload on brokers started for it, and returns its figures."""
+    """Runs the measurements of this module's docstring on brokers started for them, and returns the figures by name."""
     topics = dict(pieces("many", options.partitions, options.topic_partitions))
     everything = [partition for topic, count in topics.items() for partition in partitions_of(topic, count)]
     async with cluster_for(options, options.partitions) as (cluster, to), admin_of(to) as admin:

@@ -29,7 +29,7 @@ def steps_of(options: PartitionsOptions) -> int:
 
 
 async def measure_spread(options: PartitionsOptions, steps: Steps) -> dict[str, float]:
-    """Runs this part of the workload on brokers started for it, and returns its figures."""
+    """Runs the part `spread` of the workload on brokers started for it, and returns its figures by name."""
     chosen = TargetOptions(
         brokers=options.brokers,
         partitions=options.spread,

@@ -115,7 +115,8 @@ class Op(msgspec.Struct, frozen=True, omit_defaults=True):
     f: Function
     value: list[Value] = []
     invocation: int | None = None
-    """Index of the invocation that this line completes; None for the last operation that its process invoked."""
+    """Index of the line with the invocation that this line completes. None, in a completion, stands for the operation
+    that its process invoked last."""
     durability: Durability = "fsynced"
     """Durability that the acknowledgement of a send promised, if it is `ok`."""
     guarantee: Guarantee = "sequence"

@@ -17,7 +17,8 @@ from tidelog.replication.paxos.state import Prefix, Slot
 
 USERS = b"\x00"
 OWN = b"\x01"
-"""First byte of an APPEND's payload that is the log's own note about a voter; users' entries begin with `USERS`."""
+"""First byte of an APPEND's payload that is a `VoterAssigned` record of the log itself; users' entries begin with
+`USERS`."""
 
 
 class LogEntry(msgspec.Struct, frozen=True):
@@ -28,10 +29,12 @@ class LogEntry(msgspec.Struct, frozen=True):
     number: int
     """Proposal number under which the replica last accepted the value; 0 if it has only learned it."""
     birth: int
+    """Proposal number under which the value was first proposed; 0 for a NOP, which has none."""
     offset: int
     count: int
     is_void: bool
-    """True if the value is chosen, but does not count: it is older than a value before it, or lies behind a gap."""
+    """True if the value is chosen, but has no effect: its birth is lower than that of a value at a lower position, or
+    its leader required that no other value come between its earlier entries and this one, and one does."""
     payload_bytes: int
     """Size of the payload in bytes; -1 if the replica does not have it."""
 
@@ -42,12 +45,12 @@ def users_entry(payload: bytes) -> bytes:
 
 
 def own_entry(record: VoterAssigned) -> bytes:
-    """Encodes the log's own note that a disk got a voter id."""
+    """Encodes the log's own record that a disk was assigned a voter id."""
     return OWN + encode_record(record)
 
 
 def split_entry(payload: bytes) -> VoterAssigned | bytes:
-    """Decodes a payload: the log's own note, or the bytes of a user's entry."""
+    """Decodes a payload: the log's own record that a disk was assigned a voter id, or the bytes of a user's entry."""
     if payload[:1] != OWN:
         return payload[1:]
     record = decode_record(payload[1:])

@@ -18,7 +18,8 @@ from tidelog.storage.slot_entries import FLOOR_NUMBER, EntryKind, Head
 
 
 class StoredPayload(NamedTuple):
-    """A payload that was sound when it was last read: the offset of its entry in the journal, and its size in bytes."""
+    """A payload that was sound when it was last read: the journal offset of its entry (entries are counted, not bytes),
+    and its size in bytes."""
 
     offset: int
     size: int
@@ -32,7 +33,7 @@ class SlotEntry:
     digest: bytes
     """Digest of the payload; empty if the slot's value has none."""
     offset: int
-    """The offset of the entry in the journal."""
+    """The journal offset of the entry; each entry takes one offset."""
     payload: StoredPayload | None
     """Place of the payload; None if the value has none, or if it is not on this disk."""
     is_known: bool = True
@@ -45,8 +46,8 @@ class SlotEntry:
 
 @dataclass(frozen=True, slots=True)
 class FloorEntry:
-    """The newest floor: the first position of the log, the description of the state before it, and the offset of its
-    entry."""
+    """The newest floor: the first position of the log, the description of the state before it, and the journal offset
+    of the floor's entry."""
 
     position: int
     content: bytes

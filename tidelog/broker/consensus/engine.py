@@ -190,8 +190,8 @@ class Engine:
             return self._restore(position, value)
 
     def _restore(self, position: int, value: Value) -> Buffer | None:
-        """Writes a payload that the journal has lost again, from memory or the state machine, and returns it; None if
-        neither has it."""
+        """Writes a payload to the journal again, which has lost it. Takes it from memory or the state machine, and
+        returns it; None if neither has it."""
         payload = self.payloads.get(value.digest) or self.disk.applied_copy(value)
         if payload is None:
             self.on_missing(position)

@@ -19,7 +19,8 @@ RECOVER = (
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """The earlier cluster of a data directory whose log disk is new."""
+    """Says whether a broker with a new metadata log may found a cluster, or has been in one, as its data directory
+    shows, and may join that one only. The default is a directory that was in none."""
 
     may_found: bool = True
     """False if the directory holds data: its broker has been in a cluster, and may join that one only."""

@@ -27,7 +27,7 @@ from tidelog.groups.records import GroupLogRecord
 from tidelog.model.errors import TidelogError
 
 LENGTH_MIN: Final = 20_000
-"""Minimum number of records of a log that is worth copying; a shorter one loads quickly anyway."""
+"""A log with fewer records is not compacted of its own accord: a new coordinator reads it quickly anyway."""
 GARBAGE_FACTOR: Final = 4
 PIECE_RECORDS: Final = 500
 DELETE_S_MAX: Final = 30.0

@@ -48,8 +48,8 @@ class ReplicaFiles:
         return self.log.offline_reason is not None or self.store.offline_reason is not None
 
     def may_vote_as(self, engine_id: int) -> bool:
-        """Returns True if this disk may vote under the voter id. Ids rise, and this disk has forgotten its promises
-        under all ids up to `metainfo.forgotten_id`."""
+        """Returns True if this disk may vote under the voter id `engine_id`. Later ids are higher, and this disk has
+        forgotten its promises under all ids up to `metainfo.forgotten_id`."""
         return engine_id > self.metainfo.forgotten_id
 
     def former_ids(self, engine_id: int) -> tuple[int, ...]:

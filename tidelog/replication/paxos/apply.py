@@ -39,7 +39,8 @@ class Verdict(Enum):
 
     APPLIED = "applied"
     VOID = "void"
-    """Chosen, but older than a value before it, or behind a gap: it is never acknowledged and never delivered."""
+    """Chosen, but its birth is below that of a value at a lower position, or the log is not unbroken from the position
+    that it names: it is never acknowledged and never delivered."""
     NOTHING = "nothing"
     """A NOP: there is nothing to apply."""
 

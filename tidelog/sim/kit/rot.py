@@ -26,7 +26,7 @@ def overwrite(medium: Medium, path: str, position: int, payload: bytes) -> None:
 
 
 def truncate(medium: Medium, path: str, size: int) -> None:
-    """Loses the end of the file."""
+    """Loses the end of the file: only its first `size` bytes are left."""
     node = _take(medium, path, "truncate")
     for image in (node.data, node.durable):
         resize(image, min(size, len(image)))
