@@ -117,7 +117,7 @@ def _election_frame_of_level(frame: quorum.ElectionFrame, level: int) -> quorum.
 
 
 FREE_LEVEL: Final = 3
-"""Since which feature level a voter says for how long it has granted no earlier leader a lease."""
+"""The feature level from which on a voter reports for how long it has granted no earlier leader a lease."""
 NAMED_LEVEL: Final = 2
 """The feature level from which on acceptors take a value whose payload is lost on all replicas."""
 

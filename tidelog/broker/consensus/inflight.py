@@ -109,12 +109,12 @@ class InFlightProposals(Generic[W]):
 
 
 def fail(outcome: asyncio.Future[Any] | None, error: TidelogError) -> None:
-    """Sets an error as the outcome, unless there is no future or it is done."""
+    """Sets `error` as the exception of the future `outcome`, unless that is None or already done."""
     if outcome is not None and not outcome.done():
         outcome.set_exception(error)
 
 
 def resolve(outcome: asyncio.Future[None] | None) -> None:
-    """Completes the outcome without a result, unless there is no future or it is done."""
+    """Completes the future `outcome` with the result None, unless it is None itself or already done."""
     if outcome is not None and not outcome.done():
         outcome.set_result(None)

@@ -32,7 +32,7 @@ class Routes:
         self._agreed: dict[int, int] = {}
         """Node id of every engine id that a voter set has named."""
         self._guessed: dict[int, int] = {}
-        """Node id of other engine ids, according to the messages that came from there."""
+        """Node id of other engine ids: that of the broker whose connection brought their messages."""
         self._ids: dict[int, int] = {}
 
     def set_voters(self, voters: VoterSet) -> None:

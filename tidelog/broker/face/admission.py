@@ -1,4 +1,4 @@
-"""Admission control of one listener: counts connections and memory, and refuses requests that exceed the bounds.
+"""Admission control of one listener: counts connections and memory, and refuses what exceeds the listener's limits.
 
 Each listener has its own, so that a flood at one leaves room at the others. A refused request was not executed, and its
 error has a code. `Admission.close` ends the waits of requests when the listener shuts down.

@@ -27,7 +27,8 @@ from tidelog.groups.records import GroupLogRecord
 from tidelog.model.errors import TidelogError
 
 LENGTH_MIN: Final = 20_000
-"""A log with fewer records is not compacted of its own accord: a new coordinator reads it quickly anyway."""
+"""Minimum number of records in a coordinator's log before its live records are appended to it again and the rest is
+deleted; a shorter log loads quickly anyway."""
 GARBAGE_FACTOR: Final = 4
 PIECE_RECORDS: Final = 500
 DELETE_S_MAX: Final = 30.0

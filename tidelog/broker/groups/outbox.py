@@ -80,8 +80,8 @@ class Outbox:
         return batch
 
     def barrier(self, entry: Entry) -> OutgoingBatch:
-        """Returns a batch whose append has not begun, with `entry` in it if there was none. Its commit proves that this
-        broker still led after the call."""
+        """Returns the newest batch if its append has not begun, else a new batch with `entry` alone. Its commit proves
+        that this broker still led after this call."""
         # Not a batch that was sent: its append may have begun before the question, when this broker did lead.
         if self._batches and not self._batches[-1].is_sent:
             return self._batches[-1]

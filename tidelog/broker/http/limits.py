@@ -80,7 +80,7 @@ class Limits(ListenerLimits):
 
     @classmethod
     def of(cls, config: BrokerConfig) -> Limits:
-        """Returns the bounds for a broker's settings."""
+        """Returns the limits of an HTTP listener: those that the broker's settings give, and the fixed ones."""
         return cls(
             connections_max=config.http_connections_max,
             address_connections_max=config.http_address_connections_max,

@@ -103,8 +103,8 @@ class Follower:
 
     @property
     def is_readable(self) -> bool:
-        """False while the log is being truncated, and after another follower or leader of the same log has replaced
-        this one."""
+        """False while the log is being truncated, and after `close`: this broker has another role in the partition by
+        then, or none."""
         return not self._is_closed and self._truncating is None
 
     @property

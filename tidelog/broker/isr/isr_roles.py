@@ -128,8 +128,8 @@ class IsrRoles:
         }
 
     def _may_others_lead(self, settling: Settling) -> bool:
-        """Returns True if a member whose answer could settle the damage is live; else another leader would wait for the
-        same members."""
+        """Returns True if another broker might lead sooner: one of the replicas whose answers this settlement waits
+        for is live. If all of them are down, any other leader would wait for them as well."""
         newest = self._newest(settling.partition_id)
         return newest is not None and any(newest[1].is_live(node) for node in settling.core.awaited)
 

@@ -40,7 +40,8 @@ class IsrRuntime:
         self.roles = IsrRoles(context, shared, self._new_fetcher, self._retired, settler.settle)
         self._service = ReplicationService(self.roles.partitions, self._epoch_of, clock, stats, context.throttle)
         self.progressed = self._service.progressed
-        """The service's own method, without a wrapper, because it is called for each append."""
+        """Called with a partition whose log or high watermark has advanced: `ReplicationService.progressed` itself,
+        without a wrapper, because it is called for each append."""
         self.requests: dict[type[msgspec.Struct], AnswerPeer] = {FetchReplicas: self._service.fetch}
         self.notifications: dict[type[msgspec.Struct], TakeNotice] = {
             ReplicasFlushed: lambda _node_id, report, _payload: self._service.flushed(report)

@@ -91,8 +91,8 @@ class Settling:
     is_readable: bool = True
 
     def look(self, identities: Mapping[int, LogIdentity]) -> None:
-        """Compares the members' logs with newer metadata: a member whose log has another identity now has lost the one
-        that counted."""
+        """Compares `identities`, from newer metadata, with those from the start of this settlement. A member whose log
+        has another identity now (another disk, or begun anew) counts as having lost its log."""
         # A log on another disk, or begun anew, says nothing of what the member of this epoch's metadata had.
         lost = frozenset(node for node, identity in self.identities.items() if identities.get(node) != identity)
         self.core.step(MembersLost(lost))

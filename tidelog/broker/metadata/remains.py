@@ -149,7 +149,8 @@ class Restored:
     unproven: tuple[int, ...]
     """The positions whose entries were taken over although no disk knows them to be chosen."""
     unreached: tuple[int, ...]
-    """The positions behind a gap in the log, whose entries are given up."""
+    """Positions whose entries are on a disk but are given up, since the entry at `position`, before them, is on no
+    disk."""
 
 
 def differences(all_remains: Sequence[Remains]) -> Iterator[str]:

@@ -225,7 +225,8 @@ class LedPartition(ABC):
 
     @property
     def aligned_epoch(self) -> int:
-        """The leader epoch of this leader: its log is the one that the followers' logs are compared with."""
+        """Returns the leader epoch whose leader's log this log equals or is a prefix of (`Holder.aligned_epoch`): at
+        the leader its own epoch."""
         return self.leader_epoch
 
     def second_copy(self, identity: Identity) -> bytes | None:

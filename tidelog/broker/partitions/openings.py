@@ -73,7 +73,7 @@ Outcome = OpenedFiles | OSError | TidelogError
 @dataclass(eq=False)
 class Openings:
     """The logs that one broker is opening. `run` is the task; `close` ends it. `ended` is called after each opening,
-    with the opener that holds the opened files, and with the files or an error."""
+    with the `LogOpener` that opened the files, and with the files or an error."""
 
     manager: LogManager
     clock: Clock
@@ -147,7 +147,8 @@ class Openings:
                 self._end(partition_id)
 
     async def _open(self, group: Sequence[Opening], error: OSError | None) -> None:
-        """Opens a group of logs. `error` is why new logs could not be made, or None."""
+        """Opens a group of logs, on several disk threads, and calls `ended` for each. `error` is why the new logs among
+        them could not be made; None if they were."""
         now_ms = self.clock.wall_ms()
         parts = [part for first in range(IN_PARALLEL) if (part := group[first::IN_PARALLEL])]
         calls = [partial(_attempt_all, part, self.manager.apart, now_ms, error) for part in parts]
@@ -218,7 +219,7 @@ def _prepare(manager: LogManager, opening: Opening) -> bool:
 def _attempt_all(
     group: Sequence[Opening], opener: Callable[[], LogOpener], now_ms: int, not_made: OSError | None
 ) -> list[tuple[LogOpener, Outcome]]:
-    """Opens logs, on a disk thread. Each gets an opener of its own, so that an error of one does not affect the
+    """Opens logs, on a disk thread. Each gets a `LogOpener` of its own, so that an error of one does not affect the
     others."""
     return [_attempt(opening, opener(), now_ms, not_made) for opening in group]
 

@@ -43,8 +43,8 @@ class ReplicaMetainfo(msgspec.Struct, frozen=True):
     """The broker's count of fresh starts on this directory (`DirectoryIdentity.renewals`) when this disk was last
     allowed to vote; a smaller count than the directory's shows that the journal is an old copy."""
     believed_to: int = 0
-    """The log end offset when this journal was begun in place of a lost one: the records below were applied with
-    another journal, and prove nothing about this one."""
+    """The log end offset when this journal was begun in place of a lost one. The records below it were applied with
+    the lost journal: that this journal lacks their values proves no new loss."""
     era: int = 0
     """The leader epoch since when the partition has gone on from what was left of it (`Regrouping`); 0 if it never had
     to."""

@@ -86,8 +86,8 @@ def divided(replies: Iterable[DamageReply]) -> list[Piece]:
 
 
 def status_of(holding: Holding, leader_epoch: int, piece: Piece, own: DamageReply | None) -> str:
-    """Returns the status of a piece on a replica, from its answer. A replica that has lost the row as well answers
-    UNKNOWN, but counts as damaged if it reported these offsets as damaged (`own`)."""
+    """Returns the status of a piece on a replica, from its answer. A replica that has lost the catalog row
+    of these offsets as well answers UNKNOWN, but counts as damaged if its earlier reply `own` names them as damaged."""
     if holding is Holding.UNKNOWN and own is not None:
         is_damaged = any(suspect.start <= piece.start and piece.end <= suspect.end for suspect in own.suspects)
         return DAMAGED if is_damaged and leader_epoch >= 0 else UNKNOWN

@@ -99,7 +99,8 @@ class VerifyReply(msgspec.Struct, frozen=True, tag=True):
     next_offset: Int64
     size: Natural
     checksum: bytes
-    """The 128-bit XXH3 hash of the digests of the batches that the catalog lists in the range."""
+    """The 128-bit XXH3 hash over the digests that the replica's catalog (its list of batches) has for the batches in
+    the verified range of offsets."""
     damaged: tuple[DamagedRange, ...]
     batches: tuple[NamedBatch, ...] = ()
     """The batches of the range, if the query asked for their names."""

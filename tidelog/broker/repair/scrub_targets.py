@@ -118,8 +118,8 @@ class LogTarget:
 
 @dataclass
 class CopiesTarget:
-    """Facts in two copies as a scrubber target. `mend` repairs bad copies and returns their number; it is called on the
-    disk thread, by `perform`."""
+    """A small file that the disk keeps in two copies, such as metainfo, as a scrubber target. `mend` repairs bad
+    copies and returns their number; it is called on the disk thread, by `perform`."""
 
     size = 2 * COPY_BYTES
 
@@ -182,7 +182,7 @@ class JournalTarget:
         self._means = means
         self._scrubber = Scrubber(owner.disk.log.journal, owner.disk.log.journal.reader)
         self._reported_lost: set[int] = set()
-        """Journal offsets of damaged entries that have lost their rows as well."""
+        """Journal offsets of damaged entries whose catalog rows are lost as well, and that were logged already."""
 
     @property
     def is_here(self) -> bool:
@@ -229,8 +229,8 @@ class JournalTarget:
         return len(lost) + rowless, len(left) + await self._give_up(store)
 
     async def _give_up(self, store: SlotStore) -> int:
-        """Has the journal delete segments in which entries have lost their rows, too, once nothing needs these entries;
-        returns how many such ranges are left."""
+        """Has the journal delete segments with damaged entries whose catalog rows are lost as well, once nothing needs
+        these entries. Returns the number of damaged ranges that are left after `REPAIR_S_MAX` at most."""
         loop = asyncio.get_running_loop()
         give_up_s = loop.time() + REPAIR_S_MAX
         while (ranges := store.journal.damaged_ranges()) and self.is_here and loop.time() < give_up_s:
@@ -246,7 +246,7 @@ class JournalTarget:
         return len(store.journal.damaged_ranges())
 
     def _tell_of_lost_rows(self, store: SlotStore) -> None:
-        """Logs an error, once for each damaged range that could not be given up."""
+        """Logs an error, once for each damaged range of the journal that `_give_up` could not delete."""
         starts = {damage.start for damage in store.journal.damaged_ranges()}
         if starts - self._reported_lost:
             logger.error(

@@ -37,7 +37,7 @@ logger = structlog.get_logger("tidelog.housekeeping")
 @dataclass
 class Housekeeper:
     """The periodic work on one broker's replicas. `partitions` are the led ones of the `holders`; `mark_journals`
-    writes durable marks to logs that are no partition's."""
+    writes durable marks to the metadata log and to the journals of Paxos partitions."""
 
     partitions: Mapping[PartitionId, LedPartition]
     holders: Mapping[PartitionId, Holder]

@@ -14,7 +14,7 @@ TOPIC: Final = 2
 BROKER: Final = 4
 BROKER_LOGGER: Final = 8
 UNKNOWN: Final = 0
-"""The type of a value that has none."""
+"""Kafka's number for the type of a setting (`config_type`) that names no type."""
 SOURCES: Final[Mapping[ConfigSource, int]] = {
     ConfigSource.DYNAMIC_TOPIC_CONFIG: 1,
     ConfigSource.DYNAMIC_BROKER_CONFIG: 2,

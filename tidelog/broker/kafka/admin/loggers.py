@@ -21,11 +21,11 @@ from tidelog.model.kafka_codes import KafkaCode
 
 ROOT: Final = "root"
 DYNAMIC_BROKER_LOGGER_CONFIG: Final = 6
-"""The number of where a logger's level comes from."""
+"""Kafka's number for the source of a setting (`config_source`) that all levels of loggers have."""
 LEVELS: Final[Mapping[str, str]] = MappingProxyType(
     {"DEBUG": "debug", "INFO": "info", "WARN": "warning", "ERROR": "error"}
 )
-"""The levels of `log.level`, by Kafka's words."""
+"""Kafka's names of log levels, each with the value of the setting `log.level` that it stands for."""
 
 
 def described_loggers(desk: Desk, resource: Any) -> list[Tree]:
