@@ -39,8 +39,8 @@ class Resting:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self.refused = ConnectionCount(limits.refused_max)
-        """The number of connections, besides those in places, that were refused for want of a place and are kept open a
-        moment, so that their clients can read the refusal."""
+        """The number of connections that were refused and are still open for a moment, so that their clients can read
+        the refusal. They are not counted in `connections_max`."""
         self._silent_since: OrderedDict[Silent, float] = OrderedDict()
         self._waiter: asyncio.Future[None] | None = None
         self.is_draining = False

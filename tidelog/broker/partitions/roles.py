@@ -115,7 +115,7 @@ class WaitingElection(NamedTuple):
     """An election on this broker whose leader cannot begin yet, because it may lack values that were agreed on."""
 
     positions: int
-    """Number of journal positions whose values are awaited. Damage in the log is counted elsewhere."""
+    """Number of journal positions whose values are awaited, without damaged ranges of the log."""
     seconds: float
     """Seconds that the election has waited."""
     brokers: frozenset[int]

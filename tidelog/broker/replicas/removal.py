@@ -45,7 +45,8 @@ class Removal:
         self._removed = removed
         self._gone: dict[TopicId, None] = {}
         self._unheld: dict[PartitionId, None] = {}
-        """The replicas on the disk that were not assigned to this broker at the last look."""
+        """Replicas whose directories are on the disk, found when the directories were listed or left by a removal that
+        failed. `follow` removes those that the metadata assign to other brokers only."""
         self._has_looked = False
         self._aside: dict[str, TopicId | None] = {}
         """Renamed directories to remove, each with the topic that is gone when it is removed, or None."""

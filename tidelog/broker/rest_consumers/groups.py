@@ -58,7 +58,7 @@ class Groups(Protocol):
 
 
 def expect(kind: type[A], answer: object) -> A:
-    """Returns the answer. Raises `InternalError` if it is not of type `kind`."""
+    """Returns `answer`, which a group coordinator gave. Raises `InternalError` if it is not of type `kind`."""
     if not isinstance(answer, kind):
         raise InternalError(f"a coordinator answered with {type(answer).__name__} instead of {kind.__name__}")
     return answer
