@@ -25,12 +25,14 @@ WARM_UP_RECORDS: Final = 100
 
 
 def steps_of(options: PartitionsOptions) -> int:
-    """Returns the number of progress steps of this part of the workload `partitions`; 0 if the options leave it out."""
+    """Returns the number of progress steps of `measure_growth`, one part of the workload `partitions`; 0 if the options
+    leave it out."""
     return len(counts_of(options.latency_at))
 
 
 async def measure_growth(options: PartitionsOptions, steps: Steps) -> dict[str, float]:
-    """Runs the part `growth` of the workload on brokers started for it, and returns its figures by name."""
+    """Measures the time of an acknowledgement while the cluster gets more partitions (a part of the workload
+    `partitions`), on brokers started for it. Returns the figures by name."""
     counts, figures = counts_of(options.latency_at), dict[str, float]()
     async with cluster_for(options, counts[-1]) as (cluster, to), admin_of(to) as admin:
         await create(admin, options, MEASURED, 1)

@@ -47,16 +47,18 @@ OFFSETS_AT_ONCE: Final = 1_000
 OPEN_S_MAX: Final = 600.0
 READ_S_MAX: Final = 600.0
 STEPS: Final = 6
-"""Progress steps of this part of the workload, besides one for each topic: open, idle, written, idle, ready, read."""
+"""Progress steps of `measure_many`, besides one for each topic: open, idle, written, idle, ready, read."""
 
 
 def steps_of(options: PartitionsOptions) -> int:
-    """Returns the number of progress steps of this part of the workload `partitions`; 0 if the options leave it out."""
+    """Returns the number of progress steps of `measure_many`, one part of the workload `partitions`; 0 if the options
+    leave it out."""
     return STEPS + -(-options.partitions // options.topic_partitions) if options.partitions else 0
 
 
 async def measure_many(options: PartitionsOptions, steps: Steps) -> dict[str, float]:
-    """Runs the measurements of this module's docstring on brokers started for them, and returns the figures by name."""
+    """Measures how many partitions are created, written and read after a kill (a part of the workload `partitions`), on
+    brokers started for it. Returns the figures by name."""
     topics = dict(pieces("many", options.partitions, options.topic_partitions))
     everything = [partition for topic, count in topics.items() for partition in partitions_of(topic, count)]
     async with cluster_for(options, options.partitions) as (cluster, to), admin_of(to) as admin:

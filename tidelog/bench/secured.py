@@ -89,7 +89,7 @@ async def _let_in(cluster: LocalCluster, to: Connection) -> Connection:
 
 
 def at(to: Connection, url: str) -> Connection:
-    """Returns the connection arguments for this one broker."""
+    """Returns the same connection arguments with the broker at `url` as the only bootstrap address."""
     return {**to, "bootstrap_servers": url}
 
 

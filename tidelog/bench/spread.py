@@ -24,12 +24,14 @@ REQUESTS: Final = ("tidelog_http_requests_total{", 'method="POST"', '/batches"')
 
 
 def steps_of(options: PartitionsOptions) -> int:
-    """Returns the number of progress steps of this part of the workload `partitions`; 0 if the options leave it out."""
+    """Returns the number of progress steps of `measure_spread`, one part of the workload `partitions`; 0 if the options
+    leave it out."""
     return -(-options.records // CHUNK) if options.spread else 0
 
 
 async def measure_spread(options: PartitionsOptions, steps: Steps) -> dict[str, float]:
-    """Runs the part `spread` of the workload on brokers started for it, and returns its figures by name."""
+    """Measures one producer that writes to many partitions (a part of the workload `partitions`), on brokers started for
+    it. Returns the figures by name."""
     chosen = TargetOptions(
         brokers=options.brokers,
         partitions=options.spread,

@@ -26,7 +26,7 @@ Count = Callable[[], tuple[int, int]]
 
 
 def check_files(logs: Sequence[StoredLog]) -> BrokerCheck:
-    """Checks all files besides these logs, which are of one data directory."""
+    """Checks all files of a data directory except its logs, which are given."""
     files = logs[0].files
     counts = dict(_counts(files, logs))
     return BrokerCheck(_broker_id(files), [_checked(name, counts[name]) for name in sorted(counts)])

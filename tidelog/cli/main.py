@@ -85,7 +85,7 @@ ASKING: Final = frozenset(
 
 LOGIN_OPTION: Final = "--token-file"
 LOGIN_VARIABLE: Final = "TIDELOG_TOKEN_FILE"
-"""The environment variable that the option sets, and that every client of the command reads."""
+"""The environment variable that `--token-file` sets, and that every client of the command reads."""
 
 COMPLETION_VARIABLE: Final = "_TIDELOG_COMPLETE"
 """Set by the shell when it asks for completions. The words are then not in the arguments, so all commands are

@@ -87,8 +87,8 @@ class Commits:
     # -- committing ----------------------------------------------------------------------------------------------
 
     def processed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Returns the offsets up to which these are processed, with the intervals that are processed above them, where
-        that is not the group's committed offset already."""
+        """Returns what has to be committed for these partitions: the offset below which all records are processed, with
+        the processed intervals above it as metadata. Partitions where that is committed already are left out."""
         handed_out = self._handed_out()
         offsets = dict[TopicPartition, OffsetAndMetadata]()
         for cursor in self._subscription.cursors(partitions) if partitions else ():

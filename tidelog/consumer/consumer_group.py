@@ -31,9 +31,9 @@ which would yield to the event loop."""
 
 
 class ConsumerGroup:
-    """The group of one consumer. `handed_out` says what its caller has in hand; `on_news` wakes its calls; `give_up`
-    waits for records of partitions that are about to be given up; with `has_intervals` commits say which records are
-    processed out of order."""
+    """The group of one consumer. `handed_out` returns, by partition, the first offset of the records that the last call
+    returned; `on_news` wakes the waiting calls; `give_up` waits until the records of these partitions that are being
+    processed are finished; with `has_intervals` commits say which records are processed out of order."""
 
     def __init__(
         self,
@@ -182,8 +182,8 @@ class ConsumerGroup:
 
     @property
     def give_up_s(self) -> float:
-        """How long records may be waited for before their partition is given up (s): half of what the coordinator
-        waits."""
+        """The seconds for which records that are being processed are waited for before their partition is given up:
+        half of `max_poll_interval_ms`."""
         return self._options.max_poll_interval_ms / 2000
 
     async def commit_processed(self) -> None:

@@ -101,17 +101,17 @@ class ProcessedOffsets:
         return size
 
     def fill_level(self, additions: int, end: int) -> float:
-        """Returns the share of a commit's room for intervals (`INTERVALS_MAX` and `INTERVAL_BYTES_MAX`, whichever is
-        fuller) that is used once `additions` more intervals below offset `end` are added. Up to 1, all of them fit."""
+        """Returns how full a commit is once `additions` more intervals below offset `end` are added: the used share of
+        `INTERVALS_MAX` or `INTERVAL_BYTES_MAX`, whichever is larger. Above 1 they may not all fit."""
         growth = 2 * _size(max(1, end - self.low))  # a new interval's length, and the gap that it splits in two
         return max(
             (len(self._starts) + additions) / INTERVALS_MAX, (self._size + additions * growth) / INTERVAL_BYTES_MAX
         )
 
     def encode(self) -> str:
-        """Returns the metadata of a commit at the low offset; "" if there are no intervals. If there are more than
-        `INTERVALS_MAX`, or they take more than `INTERVAL_BYTES_MAX`, the highest are left out: their records come again
-        after a restart."""
+        """Returns the metadata of a commit at the low offset; "" if there are no intervals. If not all
+        fit into `INTERVALS_MAX` and `INTERVAL_BYTES_MAX`, the highest are left out: their records come again after a
+        restart."""
         body = bytearray(encode_varint(self.low))
         size_max = len(body) + INTERVAL_BYTES_MAX
         previous_end = self.low
@@ -156,7 +156,8 @@ def decode_processed(low: int, metadata: str) -> ProcessedOffsets:
 
 
 def _body(text: str) -> bytes:
-    """Returns the bytes behind the checksum. Raises `InvalidRequest` if they are not what the checksum was made for."""
+    """Returns the decoded bytes of a commit's metadata behind their checksum. Raises `InvalidRequest` if the checksum is
+    wrong."""
     try:
         data = b64decode(text + "=" * (-len(text) % 4), b"-_", validate=True)
     except (binascii.Error, ValueError) as error:

@@ -65,8 +65,8 @@ def parse_on_loss(name: str) -> bool:
 
 
 def parse_order(name: str, group: str | None) -> Order:
-    """Returns the order that the consumer's option `order` names. Raises `InvalidRequest` if there is none of that
-    name, or if it is for consumers in a group and `group` is None."""
+    """Returns the parsed setting `order`. Raises `InvalidRequest` for an unknown name, and for an order that needs a group
+    if `group` is None."""
     orders: dict[str, Order] = {"total": "total", "key": "key", "none": "none"}
     if name not in orders:
         raise InvalidRequest(f"order must be total, key or none, not {name!r}")

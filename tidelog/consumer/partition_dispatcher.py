@@ -58,7 +58,8 @@ class HeldRecord:
 
     record: ConsumerRecord
     start: int
-    """The offset behind the record before this one: no records are between the two."""
+    """The offset behind the partition's previous record; the offsets from there to this record belong to no record, and
+    count as processed together with it."""
     key: bytes | None
     """The key that the record conflicts by: two records of the same key are not processed at the same time. None for a
     record that conflicts with no other."""

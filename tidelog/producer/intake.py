@@ -23,8 +23,8 @@ from tidelog.transport.session import ClusterSession
 logger = logging.getLogger(__name__)
 
 DEPARTURE_TURNS = 12
-"""Turns of the event loop that are waited for the next request to be sent: it leaves at most so many turns after the
-response to the one before."""
+"""Turns of the event loop for which a caller waits after a response has freed memory: by then the next request has
+been sent."""
 
 
 class Intake:

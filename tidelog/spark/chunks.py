@@ -30,8 +30,8 @@ KEYS_REMEMBERED = 100_000
 @dataclass(slots=True)
 class Chunk:
     """Records of one partition that are appended together. `position` is the chunk's number among those of the task in
-    that partition. A chunk that follows the first 300 rows of number 7, which were appended already, has position
-    `7+300`."""
+    that partition. If the first 300 rows of chunk 7 were appended already, its other rows are a chunk with
+    the position `7+300`."""
 
     partition: TopicPartition
     position: str

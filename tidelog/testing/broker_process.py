@@ -21,7 +21,8 @@ from tidelog.testing.commands import READY, start_command
 
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 60.0
-"""Seconds to wait for a broker to stop: more than it takes, on any machine, to give up by itself and say why."""
+"""Seconds to wait for a broker to stop: more than the time after which the broker itself ends a stop that hangs, and
+says why."""
 SHOWN_OUTPUT_BYTES = 4000
 
 
@@ -70,7 +71,7 @@ class BrokerProcess:
         self._http = http
         self._peer = peer
         self.prefix = prefix
-        """Words before the command; a change applies at the next start."""
+        """Words of a command that runs the broker's command, such as `nice`; a change applies at the next start."""
         self._settings = dict(settings)
         self._process: subprocess.Popen[bytes] | None = None
 

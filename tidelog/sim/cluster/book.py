@@ -96,8 +96,8 @@ class Move(NamedTuple):
     was: PartitionInfo
     info: PartitionInfo
     lost: dict[int, bool]
-    """Node whose broker registered by the next record, without a clean stop before; empty if there is none. The value
-    is True if it registered with another disk. (The mapping is filled when that record is applied.)"""
+    """Filled when the next metadata record is applied: if that record registers a broker that was not stopped cleanly
+    before, its node, with True if it registers with another disk. Otherwise empty."""
 
 
 def min_isr(topic: Topic, info: PartitionInfo) -> int:

@@ -62,8 +62,8 @@ class Ledger(Holders, Rule):
         self._moves: list[Move] = []
         """Changes of partitions by the metadata entry that is being applied, record by record."""
         self._lost: dict[int, bool] = {}
-        """The mapping that the newest moves have as `Move.lost`; the next record fills it, if a broker registers by it
-        without a clean stop before."""
+        """`Move.lost` of the changes by the last metadata record. Filled when the next record is applied: if that
+        registers a broker that was not stopped cleanly before, its node, with True if the disk is another one."""
 
     # -- what the metadata log says ----------------------------------------------------------------------------------
 

@@ -100,8 +100,8 @@ class LossStrikes:
         return partition_id, batch
 
     def _candidates(self, partition_id: PartitionId, away: int) -> list[tuple[PartitionId, Held]]:
-        """Returns the batches in that node's log of which other replicas have copies, and whose damage would lose no
-        other batch."""
+        """Returns the batches in the log of the node `away` of which other replicas have copies, and whose damage there
+        would lose no other batch."""
         kept = [
             copy.batches[0]
             for copy in self._copies.committed(partition_id, away, is_journal=False)

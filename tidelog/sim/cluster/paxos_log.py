@@ -129,7 +129,7 @@ class PaxosLog:
         return any(name in self.lazy for name in self.names_of(engine_id))
 
     def names_of(self, engine_id: int) -> tuple[int, ...]:
-        """Returns all engine ids, earlier ones included, of the disk that has this one."""
+        """Returns all engine ids, earlier ones included, of the disk that has this engine id."""
         return self._same.get(engine_id, (engine_id,))
 
     def accepts_in_memory(self, engine_id: int, records: tuple[Record, ...]) -> None:
@@ -220,7 +220,7 @@ class PaxosLog:
             self._check_kept(range(position))
 
     def jumps(self, actor: Actor, jumped: Jumped) -> None:
-        """Checks a replica that skips to the floor of another one, whose log begins behind its own end."""
+        """Checks a replica that skips positions: another replica's log begins (at its floor) behind the end of this one's."""
         floor, prefixes = jumped.floor, self.truth.prefixes
         prefix = prefixes[floor.position] if floor.position < len(prefixes) else None
         self._require(floor == prefix, "applied alike", f"{actor} jumps to {floor}, where others have {prefix}")

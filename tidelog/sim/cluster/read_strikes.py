@@ -98,7 +98,7 @@ class ReadStrikes:
             self._hit(node, path, rng.randrange(len(files[path].durable)), SECTOR_BYTES)
 
     def _files_of_partitions(self, node: int) -> Iterator[tuple[PartitionId, str]]:
-        """Yields the files of partitions whose copy on this disk is dispensable."""
+        """Yields the files of the partitions whose copy on this disk may be lost, since other replicas hold the data."""
         for path, file in self._world.medium(node).walk().items():
             for partition_id in self._ledger.books:
                 is_its = path.startswith(f"{log_directory(partition_id)}/") and bool(file.durable)
@@ -108,8 +108,8 @@ class ReadStrikes:
     def _hit_one(
         self, node: int, files: list[tuple[PartitionId, str]], rng: random.Random, neighbour: str = ""
     ) -> None:
-        """Draws one of the files in `found` and makes one sector of it unreadable. If `other` names a file beside it,
-        both files become unreadable as a whole instead."""
+        """Draws one of the `files` and makes one sector of it unreadable. If `neighbour` names a file in the same
+        directory, both files become unreadable as a whole instead."""
         if (drawn := self._world.draw(files, rng)) is None:
             return
         partition_id, path = drawn

@@ -124,8 +124,8 @@ class TailStrikes:
             self._world.truth.saw("last entry damaged" if hit else "fault withheld")
 
     def _sources(self, victims: list[int]) -> list[int]:
-        """Returns the other nodes whose metadata log is sure to be there: an old or emptied directory begins anew
-        without its entries."""
+        """Returns the nodes other than `victims` whose disks are not known to have lost anything. Their metadata logs
+        are complete; an old or emptied directory would be started over without its entries."""
         return [node for node in self._world.swarm.nodes if node not in victims and self._world.is_whole(node)]
 
     def _may_hit(self, strike: Strike, node: int) -> bool:

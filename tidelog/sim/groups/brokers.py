@@ -51,7 +51,7 @@ class Process:
 
 
 async def _nothing_to_found(deadline_s: float) -> None:
-    """Does nothing: the offsets topic exists."""
+    """Does nothing, in place of the function that creates the offsets topic, which exists already."""
 
 
 class Brokers:

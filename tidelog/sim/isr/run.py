@@ -75,6 +75,6 @@ def _run_seed(mix: str, parts: Parts, seed: int) -> Outcome:
 
 
 def shrink(outcome: Outcome, parts: Parts = SHIPPED) -> Scenario:
-    """Returns a scenario of fewer steps that fails as this one did."""
+    """Returns a scenario of fewer steps that fails with the same verdict as the outcome's scenario."""
     assert outcome.verdict, "there is nothing to shrink"
     return Shrinking(outcome.scenario, lambda scenario: run_scenario(scenario, parts).verdict == outcome.verdict).run()

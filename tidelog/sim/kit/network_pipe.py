@@ -262,7 +262,7 @@ class SimConnection:
 
     def die(self, *, tells_peer: bool, in_order: bool) -> None:
         """Ends the connection because the process or machine of this end is dead: its receiver never runs again. The
-        other end hears of it only if `is_told`: behind the frames under way if `in_order`, else by a reset that
+        other end hears of it only if `tells_peer`: behind the frames under way if `in_order`, else by a reset that
         discards them."""
         self.is_open, self.is_lost = False, True
         self.out.on_lost_patience = None

@@ -51,7 +51,7 @@ class SimNode:
 
     def start(self, voters: VoterSet, position: int) -> None:
         """Starts a process on the content of the disk. `voters` are those in force at the beginning of its log;
-        `position` is that of the change that made them so."""
+        `position` is the log position of the change that put them into force."""
         assert not self.is_up and not self.is_dead
         self.is_up = True
         self.boot += 1

@@ -36,14 +36,14 @@ class Introduction:
         entropy: Entropy,
         in_thread: InThread,
     ) -> None:
-        """Logins are proved with numbers from `entropy`, and hashed `in_thread`."""
+        """`entropy` draws the nonces of SCRAM logins; `in_thread` runs the slow hashing of passwords in a thread."""
         self._client_id = client_id
         self._credentials = credentials
         self._is_encrypted = is_encrypted
         self._entropy = entropy
         self._in_thread = in_thread
         self._turns: dict[str, asyncio.Lock] = {}
-        """Held by the connection to a broker that logs in by SCRAM."""
+        """A lock for each broker, which a connection holds while it logs in by SCRAM."""
 
     async def give(self, line: Line, broker: str) -> None:
         """Checks the API versions of the listener, and authenticates. Raises `InvalidRequest` if either fails."""
@@ -69,7 +69,8 @@ class Introduction:
             raise InvalidRequest("it asks for a login, and this client has none") from None
 
     async def _choose(self, line: Line, mechanisms: Sequence[str]) -> str:
-        """Returns the first mechanism that the listener takes. Raises `InvalidRequest`."""
+        """Returns the first of the SASL mechanisms that the listener accepts. Raises `InvalidRequest` if it accepts
+        none."""
         if not mechanisms:
             raise InvalidRequest("a token is not shown in plain text")
         left = list(mechanisms)

@@ -25,7 +25,8 @@ from tidelog.model.scram import MESSAGE_BYTES_MAX
 NONCE_BYTES: Final = 18
 ITERATIONS_MIN: Final = 4_096
 ITERATIONS_MAX: Final = 1_000_000
-"""Half a second of a thread. tidelog's brokers ask for 16,384, the most that Kafka allows."""
+"""Maximum hash iterations that the client performs when a server asks for them: they take about half a second of CPU.
+tidelog's brokers ask for 16,384, the most that Kafka allows."""
 _HEADER: Final = "n,,"
 _BINDING: Final = b64encode(_HEADER.encode()).decode()
 _SERVER_FIRST: Final = re.compile(r"r=([!-+\--~]+),s=([A-Za-z0-9+/=]+),i=([1-9][0-9]{0,9})(?:,.*)?")
@@ -36,7 +37,7 @@ class Challenge(NamedTuple):
 
     text: str
     nonce: str
-    """The client's and the server's, one after the other."""
+    """The client's nonce, followed by the server's."""
     salt: bytes
     iterations: int
 
@@ -45,21 +46,22 @@ class ScramClient:
     """The login of a user by one mechanism: `first`, `read_challenge`, `salted`, `final`, `verify`, in this order."""
 
     def __init__(self, mechanism: str, user: str, password: str, nonce: str) -> None:
-        """`nonce` is text that nobody has ever used, without a comma."""
+        """`nonce` is a random text, new for each login, without a comma."""
         self._hash = SCRAM_HASHES[mechanism]
         self._password = password.encode()
         self._nonce = nonce
         name = user.replace("=", "=3D").replace(",", "=2C")
         self._bare = f"n={name},r={nonce}"
         self._signature = b""
-        """The proof that the server has to give."""
+        """The signature that the server's last message must have; set by `final`."""
 
     def first(self) -> bytes:
         """Returns the client's first message."""
         return (_HEADER + self._bare).encode()
 
     def read_challenge(self, message: bytes) -> Challenge:
-        """Reads the server's first message. Raises `Malformed`, and `InvalidRequest` for iterations out of bounds."""
+        """Reads the server's first message. Raises `Malformed`, and `InvalidRequest` unless it asks for
+        `ITERATIONS_MIN` to `ITERATIONS_MAX` iterations."""
         found = _SERVER_FIRST.fullmatch(_text(message))
         if found is None or found[1] == self._nonce or not found[1].startswith(self._nonce):
             raise Malformed("its first message of SCRAM does not answer this client's")
@@ -71,7 +73,7 @@ class ScramClient:
         return Challenge(found[0], found[1], _decoded(found[2]), iterations)
 
     def salted(self, challenge: Challenge) -> bytes:
-        """Returns the password as the challenge has it salted and hashed."""
+        """Returns the hash (PBKDF2) of the password, with the challenge's salt and number of iterations."""
         return hashlib.pbkdf2_hmac(self._hash, self._password, challenge.salt, challenge.iterations)
 
     def final(self, challenge: Challenge, salted: bytes) -> bytes:

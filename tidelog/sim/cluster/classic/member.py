@@ -50,7 +50,7 @@ class MemberContext:
     world: World
     anywhere: AnyBroker
     turns: list[int]
-    """Generations in which a leader has assigned, in this order; of all members."""
+    """One list for all members: the generation of each assignment that a group leader has made, oldest first."""
 
 
 class ClusterMember(Member):
