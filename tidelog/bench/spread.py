@@ -30,8 +30,8 @@ def steps_of(options: PartitionsOptions) -> int:
 
 
 async def measure_spread(options: PartitionsOptions, steps: Steps) -> dict[str, float]:
-    """Measures one producer that writes to many partitions (a part of the workload `partitions`), on brokers started for
-    it. Returns the figures by name."""
+    """Measures one producer that writes to many partitions (a part of the workload `partitions`), on brokers started
+    for it. Returns the figures by name."""
     chosen = TargetOptions(
         brokers=options.brokers,
         partitions=options.spread,

@@ -19,7 +19,8 @@ from tidelog.cli.terminal import EXIT_DONE, EXIT_ERROR, CommandError
 from tidelog.testing.commands import READY
 
 STOP_S: Final = 45.0
-"""Seconds until a child is killed; more than a broker takes to give up its own shutdown with a message."""
+"""Seconds until a child that was told to stop is killed: longer than the time after which a broker breaks off its own
+shutdown and says why."""
 NOTICE_S: Final = 20.0
 COMMAND_MARK: Final = "$ "
 IN_ORDER: Final = "exit status 0"

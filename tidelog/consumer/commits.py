@@ -1,7 +1,7 @@
 """The group's committed offsets of what a consumer reads: fetched where reading begins, committed as it goes on.
 
-**What is processed.** A record counts as processed when its reader comes back: what the last call has handed out is
-still in the caller's hands, whatever the position says. Automatic commits, at any moment, take `processed`: the
+**What is processed.** A record counts as processed when its reader calls again: what the last call has returned may
+still be in work, although the position is behind it already. Automatic commits, at any moment, take `processed`: the
 position, or where the last handout of the partition began. A `commit()` by the program says that the caller has done
 with everything, and takes the positions. Where records are processed by a handler (`run`), both take the low offset and
 the intervals that are processed above it (`intervals.py`).

@@ -156,8 +156,8 @@ def decode_processed(low: int, metadata: str) -> ProcessedOffsets:
 
 
 def _body(text: str) -> bytes:
-    """Returns the decoded bytes of a commit's metadata behind their checksum. Raises `InvalidRequest` if the checksum is
-    wrong."""
+    """Returns the decoded bytes of a commit's metadata behind their checksum. Raises `InvalidRequest` if the checksum
+    is wrong."""
     try:
         data = b64decode(text + "=" * (-len(text) % 4), b"-_", validate=True)
     except (binascii.Error, ValueError) as error:

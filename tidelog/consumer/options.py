@@ -65,8 +65,8 @@ def parse_on_loss(name: str) -> bool:
 
 
 def parse_order(name: str, group: str | None) -> Order:
-    """Returns the parsed setting `order`. Raises `InvalidRequest` for an unknown name, and for an order that needs a group
-    if `group` is None."""
+    """Returns the parsed setting `order`. Raises `InvalidRequest` for an unknown name, and for an order that needs a
+    group if `group` is None."""
     orders: dict[str, Order] = {"total": "total", "key": "key", "none": "none"}
     if name not in orders:
         raise InvalidRequest(f"order must be total, key or none, not {name!r}")

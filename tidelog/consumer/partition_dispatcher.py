@@ -234,7 +234,8 @@ class PartitionDispatcher:
             self.end = self._position
 
     def _weigh(self) -> None:
-        """Stops reading where a bound is reached, or lets it go on where all are below half."""
+        """Decides whether reading stops: when the number of held records, their bytes, or the intervals of a commit
+        reach their maximum; until all three are below half of it."""
         level = max(
             len(self._held) / self._held_max,
             self._bytes / self.bytes_max,

@@ -321,7 +321,8 @@ class PartitionReader:
 
 
 def _forget_processed(cursors: Sequence[Cursor]) -> None:
-    """Has everything from the position on processed, whatever was before a seek."""
+    """Starts the record of processed offsets anew at each cursor's position, after a seek: what was processed elsewhere
+    is forgotten."""
     for cursor in cursors:
         if cursor.processed is not None and cursor.position is not None:
             cursor.processed = ProcessedOffsets(cursor.position)

@@ -80,7 +80,8 @@ class DirectoryStrikes:
             self._world.truth.saw("directory robbed")
 
     def _robbable(self, node: int) -> list[PartitionId]:
-        """Returns the partitions whose directory on this node may be taken away, since other replicas hold their data."""
+        """Returns the partitions whose directory on this node may be taken away, since other replicas hold the
+        data."""
         medium = self._world.medium(node)
         return [
             partition_id
@@ -119,8 +120,8 @@ class DirectoryStrikes:
             await asyncio.sleep(LOOK_S)
 
     async def _copy(self, strike: Strike, node: int) -> dict[str, bytes]:
-        """Returns a copy of a node's files, by path, made before the broker's last start or long ago, so that the cluster
-        can recognise it as old. Returns an empty mapping if the broker does not start again in time."""
+        """Returns a copy of a node's files, by path, made before the broker's last start or long ago, so that the
+        cluster can recognise it as old. Returns an empty mapping if the broker does not start again in time."""
         keeper = self._world.keepers[node]
         if strike.amount < COPIED_WHEN_STOPPED:
             async with keeper.down(self._stop):

@@ -220,7 +220,8 @@ class PaxosLog:
             self._check_kept(range(position))
 
     def jumps(self, actor: Actor, jumped: Jumped) -> None:
-        """Checks a replica that skips positions: another replica's log begins (at its floor) behind the end of this one's."""
+        """Checks a replica that skips positions, to the floor (the beginning) of another replica's log: that log begins
+        behind the end of its own."""
         floor, prefixes = jumped.floor, self.truth.prefixes
         prefix = prefixes[floor.position] if floor.position < len(prefixes) else None
         self._require(floor == prefix, "applied alike", f"{actor} jumps to {floor}, where others have {prefix}")

@@ -98,7 +98,8 @@ class ReadStrikes:
             self._hit(node, path, rng.randrange(len(files[path].durable)), SECTOR_BYTES)
 
     def _files_of_partitions(self, node: int) -> Iterator[tuple[PartitionId, str]]:
-        """Yields the files of the partitions whose copy on this disk may be lost, since other replicas hold the data."""
+        """Yields the files of the partitions whose copy on this disk may be lost, since other replicas hold it
+        too."""
         for path, file in self._world.medium(node).walk().items():
             for partition_id in self._ledger.books:
                 is_its = path.startswith(f"{log_directory(partition_id)}/") and bool(file.durable)

@@ -181,8 +181,9 @@ class Truth:
         self.prefixes.append(Prefix(position + 1, epoch, next_offset, start_offset, unbroken_from))
 
     def _is_behind_a_gap(self, value: Value) -> bool:
-        """Returns True for a batch that needs all positions from `value.begin` up to its own to have values of the same
-        leader, in force, if one of them has not. (Positions that an operator has given up do not count.)"""
+        """Returns True if a batch has no effect because a value before it is missing: each position from `value.begin`
+        up to its own must have a value of the same leader that was applied. Positions given up by an operator are left
+        out."""
         needed = self.log[value.begin :] if value.kind is Kind.APPEND and value.begin else []
         return not all(
             _is_given_up(below) or (verdict is Verdict.APPLIED and below.birth == value.birth)
