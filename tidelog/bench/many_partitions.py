@@ -57,8 +57,8 @@ def steps_of(options: PartitionsOptions) -> int:
 
 
 async def measure_many(options: PartitionsOptions, steps: Steps) -> dict[str, float]:
-    """Measures how many partitions are created, written and read after a kill (a part of the workload `partitions`), on
-    brokers started for it. Returns the figures by name."""
+    """Measures the creation of many partitions, writes to them, and reads after a kill of all brokers (a part of the
+    workload `partitions`), on brokers started for it. Returns the figures by name."""
     topics = dict(pieces("many", options.partitions, options.topic_partitions))
     everything = [partition for topic, count in topics.items() for partition in partitions_of(topic, count)]
     async with cluster_for(options, options.partitions) as (cluster, to), admin_of(to) as admin:

@@ -50,7 +50,7 @@ class MemberContext:
     world: World
     anywhere: AnyBroker
     turns: list[int]
-    """One list for all members: the generation of each assignment that a group leader has made, oldest first."""
+    """Generations of the assignments that the group's leaders have made, oldest first; all members share the list."""
 
 
 class ClusterMember(Member):
