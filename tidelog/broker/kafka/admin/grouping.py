@@ -19,7 +19,7 @@ N = TypeVar("N", bound=Item)
 
 
 def by_topic(items: Iterable[N], answers: Sequence[Tree], field: str, name: str = "name") -> list[Tree]:
-    """Groups the partitions' answers, in the order of `asked`, by topic. Returns for each topic a dictionary with its
+    """Groups the partitions' answers, in the order of `items`, by topic. Returns for each topic a dictionary with its
     name under the key `name` and the list of its answers under the key `field`."""
     topics: dict[str, list[Tree]] = {}
     for item, answer in zip(items, answers, strict=True):
