@@ -50,7 +50,7 @@ class Copier:
     """Copies other replicas' logs into the log of one replica.
 
     `holders` returns the other brokers with a replica, `voters` those that vote: a batch must be damaged on all of
-    these before it is skipped. `wanted` returns the position that the copied log has to reach, None if nothing is
+    these before it is skipped. `lacking` returns the position that the copied log has to reach, None if nothing is
     missing. `arrived` is called with the floor of another replica's journal once this log has reached it.
     """
 
@@ -83,7 +83,7 @@ class Copier:
         """Error of the last failed request by node id, as already written to the operator's log."""
 
     async def run(self) -> None:
-        """Copies batches of other replicas' logs until nothing is missing here (`wanted` returns None), or the log is
+        """Copies batches of other replicas' logs until nothing is missing here (`lacking` returns None), or the log is
         offline."""
         turn = 0
         self._logged.clear()
