@@ -78,8 +78,6 @@ def keys_of(records: Mapping[int, MetadataRecord]) -> dict[int, str]:
                 keys[offset] = f"delete {topic_id}"
             case ConfigsAltered(_, changes) if CONFIG in changes:
                 keys[offset] = f"configure {changes[CONFIG]}"
-            case _:
-                pass
     return keys
 
 

@@ -168,8 +168,6 @@ class PaxosWatch:
                 self._truth.saw("payload of a journal repaired from a peer")
             case Send(_, message):
                 self._said(seen, message)
-            case _:
-                pass
 
     def _persists(self, seen: Seen, persist: Persist) -> None:
         engine_id = seen.actor.engine_id
@@ -210,8 +208,6 @@ class PaxosWatch:
                 self._truth.saw("hole of a partition filled", value.kind is Kind.NOP)
             case WriteResponse(reply=Reply.REJECT) | PromiseResponse(reply=Reply.REJECT):
                 self._truth.saw("late leader of a partition refused")
-            case _:
-                pass
 
     def _count_applied(self, applied: Applied) -> None:
         self._truth.saw("value of a partition void", applied.verdict is Verdict.VOID)

@@ -119,8 +119,6 @@ class Topics(Rule):
                 yield f"{name} is created, and exists"
             case TopicDeleted(topic_id) if step.before.topic_by_id(topic_id) is None:
                 yield f"{topic_id} is deleted, and does not exist"
-            case _:
-                pass
 
 
 class Placement(Rule):

@@ -99,8 +99,6 @@ class Watch:
                 self._truth.saw("log jumps to a floor")
             case Repaired():
                 self._truth.saw("payload repaired from a peer")
-            case _:
-                pass
 
     def _carried_out(self, engine: Engine, effect: Effect) -> None:
         match effect:
@@ -111,8 +109,6 @@ class Watch:
                 self._truth.saw("write refused")
             case Send(_, PromiseResponse(reply=Reply.REJECT)):
                 self._truth.saw("duel: promise refused")
-            case _:
-                pass
 
     # -- elections and leases ----------------------------------------------------------------------------------------
 

@@ -125,8 +125,6 @@ class Sometimes:
             case StatusChanged(Status.VOTING):
                 self._saw("a voter is enlisted", self._has_spares)
                 self._saw("a rejoined replica votes", node.disk.metadata.promised > 0)
-            case _:
-                pass
 
     def sent(self, node: SimNode, message: Message) -> None:
         match message:
@@ -152,8 +150,6 @@ class Sometimes:
                 self._saw("a promise is refused")
             case PromiseResponse(slots=slots) if slots:
                 self._saw("a faulty slot is reported in a promise", any(slot.faulty for slot in slots))
-            case _:
-                pass
 
     def heard(self, node: SimNode, sender: int, message: Message) -> None:
         attempt = self._truth.attempts.get(node.core.replica.metadata.issued)

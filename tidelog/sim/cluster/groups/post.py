@@ -109,6 +109,4 @@ async def _deliver(anywhere: AnyBroker, rules: GroupRules, request: Asked, timeo
                 rules.counters[REFUSED.get(verdict.code, "commit answered")] += 1
         case FetchOffsets(), OffsetsAnswer():
             rules.found(floors, answer)
-        case _:
-            pass
     return answer
