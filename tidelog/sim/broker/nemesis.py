@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from contextlib import suppress
 
 from tidelog.broker.broker import Broker
 from tidelog.model.batch_header import iter_batches
@@ -130,11 +131,9 @@ class Nemesis:
 
     async def _pass(self, seconds: float) -> None:
         """Returns after so many seconds, or when the machine dies."""
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._machine.wait_died()
-        except TimeoutError:
-            pass
 
     async def _end(self) -> None:
         medium = self._machine.disk.medium

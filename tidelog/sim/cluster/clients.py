@@ -10,6 +10,7 @@ import asyncio
 import random
 from bisect import bisect_right
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
@@ -224,9 +225,7 @@ async def create(topic: TopicPlan, anywhere: AnyBroker) -> None:
         return True
 
     while True:
-        try:
+        with suppress(*FAILURES):
             if await anywhere.call(try_once):
                 return
-        except FAILURES:
-            pass
         await asyncio.sleep(RETRY_S)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import NamedTuple
 
 from tidelog.model.batch_header import iter_batches
@@ -223,10 +223,8 @@ def batches_in(node: int, path: str, content: bytes) -> list[tuple[Held, CopyExt
     """Returns the batches of a segment and their positions, up to the first damage."""
     copies = []
     position = 0
-    try:
+    with suppress(TidelogError):  # what stands behind another damage is left alone
         for batch in iter_batches(content):
             copies.append((held(batch), CopyExtent(node, path, position, len(batch.data))))
             position += len(batch.data)
-    except TidelogError:
-        pass  # what stands behind another damage is left alone
     return copies

@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
 from tidelog.broker.consensus.payloads import digest_of
@@ -173,12 +174,10 @@ def pieces_in(partition_id: PartitionId, files: Mapping[str, bytes]) -> Iterator
 def entries_in(path: str, content: bytes) -> Iterator[tuple[int, RecordBatch]]:
     """Yields the entries of a segment file with their positions, up to the first damage; none for other files."""
     position = 0
-    try:
+    with suppress(TidelogError):  # what stands behind another damage is left alone
         for entry in iter_batches(content) if path.endswith(".log") else ():
             yield position, entry
             position += len(entry.data)
-    except TidelogError:
-        pass  # what stands behind another damage is left alone
 
 
 def floor_of(files: Mapping[str, bytes]) -> int:
@@ -195,8 +194,6 @@ def payload_of(data: bytes, floor: int) -> Iterator[bytes]:
         return
     if digest_of(payload) != head.digest:
         return  # a broker has no use for its sound batches either: the digest is the whole value's
-    try:
+    with suppress(ValueError):  # rotten already
         if decode_identity(head.content, head.digest).value.kind is Kind.APPEND:
             yield payload
-    except ValueError:
-        pass  # rotten already

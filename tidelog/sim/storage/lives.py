@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
 from tidelog.sim.kit.faults import NO_FAULTS, Crashed, FaultRates
@@ -30,7 +31,7 @@ def live(driver: D, act: Callable[[D, random.Random], None], rng: random.Random)
     medium = driver.disk.medium
     if rng.random() < 0.7:
         driver.disk.crash_at(rng.randint(1, rng.choice((5, 30, 100))))
-    try:
+    with suppress(Crashed):
         driver.open()
         driver.check_reopened()
         if rng.random() < 0.5:
@@ -39,8 +40,6 @@ def live(driver: D, act: Callable[[D, random.Random], None], rng: random.Random)
             medium.capacity_bytes = medium.used_bytes + rng.randrange(3_000)
         for _ in range(rng.randint(5, 60)):
             act(driver, rng)
-    except Crashed:
-        pass
     medium.faults, medium.capacity_bytes = NO_FAULTS, CAPACITY_BYTES
     if rng.random() < 0.4:
         driver.kill()

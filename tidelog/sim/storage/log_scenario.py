@@ -10,6 +10,7 @@ damaged, most often the last acknowledged one.
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 
 from tidelog.model.errors import TidelogError
 from tidelog.sim.kit.disk import SimDisk
@@ -50,7 +51,7 @@ def run_seed(seed: int) -> str:
 def _act(driver: LogDriver, rng: random.Random) -> None:
     """Performs one random action of a broker; the disk may fail it."""
     log, medium = driver.log, driver.disk.medium
-    try:
+    with suppress(TidelogError, OSError):
         match rng.randrange(13):
             case 0 | 1 | 2 | 3 | 4:
                 driver.append(records=rng.choice((1, 1, 2, 5)), value_bytes=rng.choice(VALUE_BYTES))
@@ -70,5 +71,3 @@ def _act(driver: LogDriver, rng: random.Random) -> None:
                 driver.check_reopened()
             case 12 if rng.random() < 0.3:
                 medium.capacity_bytes = CAPACITY_BYTES
-    except (TidelogError, OSError):
-        pass

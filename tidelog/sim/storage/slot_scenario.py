@@ -9,6 +9,7 @@ checked against its promises (`tidelog.sim.storage.slot_driver`).
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 
 from tidelog.model.errors import TidelogError
 from tidelog.sim.kit.disk import SimDisk
@@ -46,7 +47,7 @@ def run_seed(seed: int) -> str:
 
 def _act(driver: SlotDriver, rng: random.Random) -> None:
     """Performs one random action of a Paxos replica on its slot store; the disk may fail it."""
-    try:
+    with suppress(TidelogError, OSError):
         match rng.randrange(13):
             case 0 | 1 | 2:
                 put(driver, rng)
@@ -64,8 +65,6 @@ def _act(driver: SlotDriver, rng: random.Random) -> None:
                 driver.store_metainfo()
             case _:
                 _idle(driver, rng)
-    except (TidelogError, OSError):
-        pass
 
 
 def _idle(driver: SlotDriver, rng: random.Random) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from tidelog.model.batch_header import iter_batches
@@ -71,12 +72,10 @@ def _says_more(batch: bytes) -> bool:
 
 def _batches(content: bytes) -> Iterator[tuple[int, bytes]]:
     position = 0
-    try:
+    with suppress(TidelogError):  # behind the last batch there may be room that was reserved, or what a power cut left
         for batch in iter_batches(content):
             yield position, bytes(batch.data)
             position += len(batch.data)
-    except TidelogError:
-        pass  # behind the last batch there may be room that was reserved, or what a power cut left
 
 
 def check_majority(copies: Iterable[Copy], replicas: int) -> None:
