@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections import Counter
-from typing import TypeAlias
+from typing import TypeAlias, Unpack
 
 from tidelog.groups.classic.state import ClassicGroup, Phase
 from tidelog.model.errors import TidelogError
@@ -15,7 +15,7 @@ from tidelog.sim.groups.member import GROUP, Member, World
 from tidelog.sim.groups.plan import MOVES, Scenario, Seat, Step, draw_scenario
 from tidelog.sim.groups.post import Post
 from tidelog.sim.groups.rules import Rules
-from tidelog.sim.kit.batches import Batch, Progress, run_seeds
+from tidelog.sim.kit.batches import Batch, How, run_seeds
 from tidelog.sim.kit.loop import run
 from tidelog.sim.kit.machine import ConnectionLost
 from tidelog.sim.kit.outcome import ScenarioOutcome
@@ -195,10 +195,6 @@ def run_seed(seed: int) -> Outcome:
     return run_scenario(draw_scenario(seed))
 
 
-def run_groups(
-    first: int, count: int, *, failures_max: int = 1, jobs: int = 1, progress: Progress[Outcome] | None = None
-) -> Batch[Outcome]:
+def run_groups(first: int, count: int, **how: Unpack[How[Outcome]]) -> Batch[Outcome]:
     """Runs these seeds, on `jobs` processes, until `failures_max` runs have failed."""
-    return run_seeds(
-        run_seed, first, count, sometimes=SOMETIMES, failures_max=failures_max, jobs=jobs, progress=progress
-    )
+    return run_seeds(run_seed, first, count, sometimes=SOMETIMES, **how)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 from functools import partial
+from typing import Unpack
 
 from tidelog.sim.isr.actions import ACTIONS
 from tidelog.sim.isr.dice import Dice
@@ -14,7 +15,7 @@ from tidelog.sim.isr.repairing import Repairing
 from tidelog.sim.isr.scenario import Scenario, Step, draw_scenario
 from tidelog.sim.isr.sometimes import SOMETIMES
 from tidelog.sim.kit import batches
-from tidelog.sim.kit.batches import Batch, Progress
+from tidelog.sim.kit.batches import Batch, How
 from tidelog.sim.kit.outcome import ScenarioOutcome
 from tidelog.sim.kit.shrink import Shrinking
 
@@ -49,25 +50,10 @@ def run_scenario(scenario: Scenario, parts: Parts = SHIPPED, observer: Observer 
 
 
 def run_seeds(
-    mix: str,
-    first: int,
-    count: int,
-    *,
-    parts: Parts = SHIPPED,
-    failures_max: int = 1,
-    jobs: int = 1,
-    progress: Progress[Outcome] | None = None,
+    mix: str, first: int, count: int, *, parts: Parts = SHIPPED, **how: Unpack[How[Outcome]]
 ) -> Batch[Outcome]:
     """Runs the scenarios of these seeds, on `jobs` processes, until `failures_max` have failed."""
-    return batches.run_seeds(
-        partial(_run_seed, mix, parts),
-        first,
-        count,
-        sometimes=SOMETIMES[mix],
-        failures_max=failures_max,
-        jobs=jobs,
-        progress=progress,
-    )
+    return batches.run_seeds(partial(_run_seed, mix, parts), first, count, sometimes=SOMETIMES[mix], **how)
 
 
 def _run_seed(mix: str, parts: Parts, seed: int) -> Outcome:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypedDict, TypeVar
 
 CHUNK_SEEDS = 100
 COUNTED_FROM_RUNS = 5_000
@@ -79,6 +79,14 @@ class Batch(Generic[R]):
 
 Progress = Callable[[Batch[R], int], None]
 """Function that reports progress, given the batch so far and the number of runs to come in total."""
+
+
+class How(TypedDict, Generic[R], total=False):
+    """The way in which `run_seeds` runs a batch."""
+
+    failures_max: int
+    jobs: int
+    progress: Progress[R] | None
 
 
 def run_seeds(

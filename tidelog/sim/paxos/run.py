@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Unpack
 
 from msgspec import structs
 
 from tidelog.sim.kit import batches
-from tidelog.sim.kit.batches import Batch, Progress
+from tidelog.sim.kit.batches import Batch, How
 from tidelog.sim.kit.outcome import ScenarioOutcome
 from tidelog.sim.kit.shrink import Shrinking
 from tidelog.sim.paxos.drawing import draw_scenario
@@ -48,13 +49,9 @@ def run_scenario(
     return Outcome(scenario, sim.events, sim.trace, sim.truth.counters, failure, sim.network.sent)
 
 
-def run_seeds(
-    first: int, count: int, *, failures_max: int = 1, jobs: int = 1, progress: Progress[Outcome] | None = None
-) -> Batch[Outcome]:
+def run_seeds(first: int, count: int, **how: Unpack[How[Outcome]]) -> Batch[Outcome]:
     """Runs the scenarios of `count` seeds on `jobs` processes, until `failures_max` of them have failed."""
-    return batches.run_seeds(
-        _run_seed, first, count, sometimes=SOMETIMES, failures_max=failures_max, jobs=jobs, progress=progress
-    )
+    return batches.run_seeds(_run_seed, first, count, sometimes=SOMETIMES, **how)
 
 
 def _run_seed(seed: int) -> Outcome:
