@@ -44,8 +44,9 @@ class SimDisk:
         self.on_crash: Callable[[], None] | None = None
         self._space = self.medium.space
         self._locks: dict[int, SimLock] = {}
-        self._dead = False
-        self._operations = 0
+        self.is_dead = False
+        self.operations = 0
+        """Number of changes so far in this incarnation, which `crash_at` counts."""
         self._last_operation = _NEVER
 
     # -- the Files port ----------------------------------------------------------------------------------------------
@@ -165,11 +166,11 @@ class SimDisk:
     def crash_at(self, operation: int) -> None:
         """Plans a crash: the `operation`-th change from now on is the last (1 is the next)."""
         assert operation >= 1, operation
-        self._last_operation = self._operations + operation
+        self._last_operation = self.operations + operation
 
     def crash(self, choices: CrashChoices | None = None) -> SimDisk:
         """Cuts the power. Returns the disk as the next machine finds it; this object is fenced."""
-        self._dead = True
+        self.is_dead = True
         self.medium.statistics.faults["crash"] += 1
         self.medium.crash(choices)
         return SimDisk(medium=self.medium)
@@ -177,36 +178,27 @@ class SimDisk:
     def kill(self) -> SimDisk:
         """Ends the process but not the kernel: nothing is lost, nothing becomes durable. Returns the disk for the next
         process; this object is fenced."""
-        self._dead = True
+        self.is_dead = True
         self.medium.statistics.faults["kill"] += 1
         return SimDisk(medium=self.medium)
-
-    @property
-    def is_dead(self) -> bool:
-        return self._dead
-
-    @property
-    def operations(self) -> int:
-        """Number of changes so far in this incarnation, which `crash_at` counts."""
-        return self._operations
 
     # -- for SimFile and SimLock -------------------------------------------------------------------------------------
 
     def check_alive(self) -> None:
-        if self._dead:
+        if self.is_dead:
             raise Crashed
 
     def begin(self, kind: str, detail: str, payload: bytes = b"") -> bool:
         """Starts an operation that changes the disk. Returns True if it is the last before a planned crash, which `end`
         must be told."""
-        if self._dead:
+        if self.is_dead:
             raise Crashed
         if self.medium.read_only:
             self.medium.statistics.faults["read_only"] += 1
             raise os_error(errno.EROFS, detail)
         self.medium.book(kind, detail, payload)
-        self._operations += 1
-        if self._operations < self._last_operation:
+        self.operations += 1
+        if self.operations < self._last_operation:
             return False
         if self.medium.random.randrange(3) == 0:
             self.end(True)
@@ -216,7 +208,7 @@ class SimDisk:
         """Ends an operation. After the last one before a crash it raises `Crashed`, so that the caller does not learn
         that the operation worked."""
         if dies:
-            self._dead = True
+            self.is_dead = True
             if self.on_crash is not None:
                 self.on_crash()
             raise Crashed

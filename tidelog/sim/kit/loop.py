@@ -56,7 +56,8 @@ class SimLoop(asyncio.base_events.BaseEventLoop):
         super().__init__()
         self.failures: list[str] = []
         self._ready = self._schedule = ReadyCallbacks(stream(seed, "schedule"))
-        self._now_s = 0.0
+        self.true_time = 0.0
+        """Seconds of virtual time since the run began, the same for all processes."""
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         """Heap of timers; of two that are due at the same time, the one that was set first fires first."""
         self._timers_set = 0
@@ -67,12 +68,7 @@ class SimLoop(asyncio.base_events.BaseEventLoop):
     def time(self) -> float:
         """Returns the time by the clock of the calling process, in seconds."""
         process = OWNER.get()
-        return self._now_s if process is None else process.time.at(self._now_s)
-
-    @property
-    def true_time(self) -> float:
-        """Seconds of virtual time since the run began, the same for all processes."""
-        return self._now_s
+        return self.true_time if process is None else process.time.at(self.true_time)
 
     def call_at(  # type: ignore[override]  # BaseEventLoop hides the types behind TypeVarTuple
         self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
@@ -80,7 +76,7 @@ class SimLoop(asyncio.base_events.BaseEventLoop):
         """Sets a timer; `when` is by the clock of the calling process."""
         process = OWNER.get()
         if process is not None:
-            when = process.time.until(when, self._now_s)
+            when = process.time.until(when, self.true_time)
         timer = asyncio.TimerHandle(when, callback, args, self, context)
         self._timers_set += 1
         heapq.heappush(self._timers, (when, self._timers_set, timer))
@@ -151,7 +147,7 @@ class SimLoop(asyncio.base_events.BaseEventLoop):
             heapq.heappop(timers)
         if not schedule and not self._stopping:  # type: ignore[attr-defined]  # asyncio's own: `stop` was called
             self._let_time_pass()
-        while timers and timers[0][0] < self._now_s:
+        while timers and timers[0][0] < self.true_time:
             schedule.append(heapq.heappop(timers)[2])
         todo = len(schedule)
         while todo and schedule:  # a callback may pause processes that were about to run
@@ -163,7 +159,7 @@ class SimLoop(asyncio.base_events.BaseEventLoop):
     def _let_time_pass(self) -> None:
         if not self._timers:
             raise Deadlock("nothing is ready and no timer is set")
-        self._now_s = max(self._now_s, self._timers[0][0]) + TICK_S
+        self.true_time = max(self.true_time, self._timers[0][0]) + TICK_S
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         """Does nothing: asyncio counts cancelled timers here; this loop drops them when their time comes."""
