@@ -9,7 +9,6 @@ trip from this machine to the leader in each append.
 from __future__ import annotations
 
 import asyncio
-import os
 import selectors
 import subprocess
 import sys
@@ -24,12 +23,12 @@ from typing import IO, Any
 
 import msgspec
 
-import tidelog
 from tidelog.bench.log_replica import APPEND_S_MAX, Appends, Measured, measure
 from tidelog.bench.result import Result, percentiles_ms
 from tidelog.broker.consensus.founding import Address
 from tidelog.model.errors import TidelogError
 from tidelog.standalone.process import make_client
+from tidelog.testing.broker_process import child_environment
 
 SIZES = (10, 100, 1_000, 10_000, 50_000)
 APPENDS = 1_000
@@ -129,16 +128,10 @@ def _start(stack: ExitStack, node: int, directory: str) -> subprocess.Popen[byte
         [sys.executable, "-m", "tidelog.bench.log_replica", *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env=_environment(),
+        env=child_environment(),
     )
     stack.callback(_stop, child)
     return child
-
-
-def _environment() -> dict[str, str]:
-    """Returns this process's environment, with `PYTHONPATH` set so that a child imports the same package."""
-    paths = [str(Path(tidelog.__file__).parent.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 def _stop(child: subprocess.Popen[bytes]) -> None:

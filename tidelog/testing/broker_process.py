@@ -118,7 +118,7 @@ class BrokerProcess:
         self.directory.mkdir(parents=True, exist_ok=True)
         with (self.directory / "stderr.log").open("ab") as errors:
             self._process = self.launch(
-                self.command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, env=_environment()
+                self.command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, env=child_environment()
             )
 
     def wait_until_ready(self, deadline_s: float) -> None:
@@ -207,7 +207,7 @@ class BrokerProcess:
         return f"$ {' '.join(self.command)}\n{self.output[-SHOWN_OUTPUT_BYTES:]}"
 
 
-def _environment() -> dict[str, str]:
+def child_environment() -> dict[str, str]:
     """Returns the parent's environment without tidelog settings, and with this package importable."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TIDELOG_")}
     package_parent = str(Path(tidelog.__file__).parent.parent)
