@@ -9,7 +9,7 @@ import msgspec
 
 from tidelog.sim.groups.plan import Scenario, draw_scenario
 from tidelog.sim.groups.run import Outcome, run_groups, run_scenario
-from tidelog.sim.kit.program import Program, options_of
+from tidelog.sim.kit.program import Program, options_of, scenario_of
 
 COMMAND = "python -m tidelog.sim.groups"
 
@@ -19,9 +19,7 @@ def main() -> int:
     options = options_of(COMMAND, "Simulate classic groups, each run from one number.").parse_args()
     program = Program(COMMAND, "commits kept", shrink)
     if options.scenario is not None or options.trace:
-        scenario = draw_scenario(options.seed)
-        if options.scenario is not None:
-            scenario = msgspec.json.decode(options.scenario, type=Scenario)
+        scenario = scenario_of(options, draw_scenario(options.seed))
         return program.tell(run_scenario(scenario))
     run = partial(run_groups, options.seed, options.runs, failures_max=options.failures, jobs=options.jobs)
     return program.run(lambda progress: run(progress=progress), {}, is_json=options.json)

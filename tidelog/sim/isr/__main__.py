@@ -5,14 +5,12 @@ from __future__ import annotations
 import sys
 from functools import partial
 
-import msgspec
-
 from tidelog.sim.isr.describe import state_text
 from tidelog.sim.isr.parts import SHIPPED, Parts
 from tidelog.sim.isr.repairing import Repairing
 from tidelog.sim.isr.run import run_scenario, run_seeds, shrink
-from tidelog.sim.isr.scenario import MIXES, Scenario, Step, draw_scenario
-from tidelog.sim.kit.program import Program, options_of, say
+from tidelog.sim.isr.scenario import MIXES, Step, draw_scenario
+from tidelog.sim.kit.program import Program, options_of, say, scenario_of
 
 COMMAND = "python -m tidelog.sim.isr"
 
@@ -25,9 +23,7 @@ def main(parts: Parts = SHIPPED) -> int:
     mixes = [*MIXES] if options.mix == "all" else [options.mix]
     program = Program(COMMAND, "batches committed", partial(shrink, parts=parts))
     if options.scenario is not None or options.trace:
-        scenario = draw_scenario(mixes[0], options.seed)
-        if options.scenario is not None:
-            scenario = msgspec.json.decode(options.scenario, type=Scenario)
+        scenario = scenario_of(options, draw_scenario(mixes[0], options.seed))
         return program.tell(run_scenario(scenario, parts, _show if options.trace else None))
     run = partial(
         run_seeds, first=options.seed, count=options.runs, parts=parts, failures_max=options.failures, jobs=options.jobs

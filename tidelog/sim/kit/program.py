@@ -15,7 +15,7 @@ import msgspec
 
 from tidelog.adapters.system import SystemClock
 from tidelog.sim.kit.batches import Batch, Progress
-from tidelog.sim.kit.outcome import Scenario, ScenarioOutcome
+from tidelog.sim.kit.outcome import S, Scenario, ScenarioOutcome
 from tidelog.sim.kit.progress import ProgressBar
 
 R = TypeVar("R", bound=ScenarioOutcome[Any])
@@ -36,6 +36,11 @@ def options_of(command: str, description: str) -> argparse.ArgumentParser:
     parser.add_argument("--scenario", help="run this scenario instead, as JSON")
     parser.add_argument("--trace", action="store_true", help="tell a single run step by step")
     return parser
+
+
+def scenario_of(options: argparse.Namespace, drawn: S) -> S:
+    """Returns the scenario that the command line names, by default the drawn one."""
+    return drawn if options.scenario is None else msgspec.json.decode(options.scenario, type=type(drawn))
 
 
 @dataclass(frozen=True)

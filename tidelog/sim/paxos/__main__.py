@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import sys
 
-import msgspec
-
 from tidelog.replication.paxos.events import Effect, Event
-from tidelog.sim.kit.program import Program, options_of, say
+from tidelog.sim.kit.program import Program, options_of, say, scenario_of
 from tidelog.sim.paxos.describe import effect_text, event_text
 from tidelog.sim.paxos.drawing import draw_scenario
 from tidelog.sim.paxos.run import run_scenario, run_seeds, shrink
-from tidelog.sim.paxos.scenario import Scenario
 from tidelog.sim.paxos.sim_node import SimNode
 
 COMMAND = "python -m tidelog.sim.paxos"
@@ -22,9 +19,7 @@ def main() -> int:
     options = options_of(COMMAND, "Simulate the replicated log, each run from one number.").parse_args()
     program = Program(COMMAND, "events", shrink)
     if options.scenario is not None or options.trace:
-        scenario = draw_scenario(options.seed)
-        if options.scenario is not None:
-            scenario = msgspec.json.decode(options.scenario, type=Scenario)
+        scenario = scenario_of(options, draw_scenario(options.seed))
         return program.tell(run_scenario(scenario, observer=_show if options.trace else None))
     return program.run(
         lambda progress: run_seeds(
