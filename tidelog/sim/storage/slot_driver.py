@@ -117,19 +117,19 @@ class SlotDriver:
         identity = b"identity %d" % self._values
         number = self._values if number is None else number
         if payload_bytes is None:
-            self._put(position, KnownSlot(number, identity, b"", has_payload=False), None)
+            self._put_all((position, KnownSlot(number, identity, b"", has_payload=False), None))
             return
         payload = (b"payload %d" % self._values).ljust(payload_bytes, b".")
         digest = xxh3_128_digest(payload)
         self.payloads[digest] = payload
         self._first_payloads.setdefault(position, payload)
-        self._put(position, KnownSlot(number, identity, digest, has_payload=True), payload)
+        self._put_all((position, KnownSlot(number, identity, digest, has_payload=True), payload))
 
     def learn(self, position: int) -> None:
         """Puts a slot again as learned, without repeating its payload."""
         slot, self._values = self.now.slots[position], self._values + 1
         identity = b"learned %d" % self._values
-        self._put(position, slot._replace(identity=identity), None)
+        self._put_all((position, slot._replace(identity=identity), None))
 
     def revive(self, position: int) -> None:
         """Puts the first value that the position ever had, under a new ballot, as a new leader does that found the
@@ -138,7 +138,7 @@ class SlotDriver:
         payload = self._first_payloads.get(position)
         if payload is not None:
             slot = KnownSlot(self._values, b"revived %d" % self._values, xxh3_128_digest(payload), has_payload=True)
-            self._put(position, slot, payload)
+            self._put_all((position, slot, payload))
 
     def put_faulty(self, position: int) -> None:
         """Puts a slot whose payload is still missing."""
@@ -146,14 +146,14 @@ class SlotDriver:
         digest = xxh3_128_digest(b"missing %d" % self._values)
         self.payloads[digest] = b"missing %d" % self._values
         slot = KnownSlot(self._values, b"identity %d" % self._values, digest, has_payload=False)
-        self._put(position, slot, None)
+        self._put_all((position, slot, None))
 
     def repair(self, position: int) -> None:
         """Puts a slot again with its payload, whether the payload was missing or not."""
         slot, self._values = self.now.slots[position], self._values + 1
         if slot.digest:
             identity = b"repaired %d" % self._values
-            self._put(position, slot._replace(identity=identity, has_payload=True), self.payloads[slot.digest])
+            self._put_all((position, slot._replace(identity=identity, has_payload=True), self.payloads[slot.digest]))
 
     def learn_and_put(self, learned: int, position: int, *, payload_bytes: int) -> None:
         """Writes three entries at once: a slot again as learned, a slot with a new value at `position`, and the latter
@@ -170,9 +170,6 @@ class SlotDriver:
             (position, slot, payload),
             (position, slot._replace(identity=b"learned too %d" % number), payload),
         )
-
-    def _put(self, position: int, slot: KnownSlot, payload: bytes | None) -> None:
-        self._put_all((position, slot, payload))
 
     def _put_all(self, *puts: tuple[int, KnownSlot, bytes | None]) -> None:
         states, slots = [], self.now.slots
