@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -20,6 +19,7 @@ from tidelog.broker.repair.copies import Holder
 from tidelog.checker.operations import View
 from tidelog.model.cluster import PartitionInfo
 from tidelog.model.ids import PartitionId, TopicPartition
+from tidelog.sim.broker.crash import Client
 from tidelog.sim.broker.readers import read_all
 from tidelog.sim.cluster.bystanders import CopyReader, Deleter
 from tidelog.sim.cluster.clients import (
@@ -47,14 +47,6 @@ ANYWHERE = 1 << 62
 LOOK_S = 0.05
 DELETERS_SHARE = 0.3
 """Share of Paxos partitions that have a client deleting old records."""
-
-
-class Client(Protocol):
-    """A client that runs beside the brokers."""
-
-    def stop(self) -> None: ...
-
-    async def run(self) -> None: ...
 
 
 class Data:

@@ -84,8 +84,7 @@ class World:
 
     def start(self, nodes: range) -> None:
         """Switches machines on, and keeps them running from now on."""
-        for node in nodes:
-            self._tasks.append(asyncio.ensure_future(self.keepers[node].run()))
+        self._tasks += [asyncio.ensure_future(self.keepers[node].run()) for node in nodes]
 
     async def lose(self, nodes: Iterable[int]) -> None:
         """Takes machines away for the rest of the run, all at once."""

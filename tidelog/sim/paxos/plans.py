@@ -84,8 +84,7 @@ def draw_episodes(rng: random.Random, swarm: Swarm) -> Plan:
     plan: Plan = []
     for _ in range(rng.randint(3, 10)):
         plan.append((time, Connect(_draw_links(rng, swarm.machines))))
-        for _ in range(rng.choice((0, 1, 1, 1, 2))):
-            plan.append((time, ElectNode(rng.randint(1, swarm.machines))))
+        plan += [(time, ElectNode(rng.randint(1, swarm.machines))) for _ in range(rng.choice((0, 1, 1, 1, 2)))]
         for _ in range(rng.randint(1, 4)):
             time += rng.randint(0, gap)
             kind = rng.choice(faults) if rng.random() < chance else "append"

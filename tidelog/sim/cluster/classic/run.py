@@ -88,8 +88,7 @@ class Classic:
             return
         topic = TopicPlan(TOPIC, self._plan.partitions, RACK_FACTOR)
         self._tasks.append(asyncio.ensure_future(create(topic, self._client("topic of the classic group"))))
-        for number, seat in enumerate(self._plan.seats):
-            self._tasks.append(asyncio.ensure_future(self._seat(number, seat)))
+        self._tasks += [asyncio.ensure_future(self._seat(number, seat)) for number, seat in enumerate(self._plan.seats)]
 
     async def _seat(self, number: int, seat: Seat) -> None:
         """Runs a member's process, and starts another one whenever it has ended."""

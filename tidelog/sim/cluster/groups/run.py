@@ -96,9 +96,7 @@ class Groups:
 
     def begin(self) -> None:
         """Starts the first members of all groups."""
-        for group in self._groups:
-            for slot in group.slots:
-                self._joining.append(asyncio.ensure_future(_join(slot)))
+        self._joining += [asyncio.ensure_future(_join(slot)) for group in self._groups for slot in group.slots]
 
     async def befall(self, mishap: Mishap, administrators: Administrators) -> None:
         """Disturbs a member (crash, pause, leave, ...) or adds a partition to a topic, as the mishap says."""
