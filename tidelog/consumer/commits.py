@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
@@ -36,28 +37,21 @@ OFFSETS_MAX: Final = 1_000
 """Maximum committed offsets per request."""
 
 
+@dataclass(eq=False)
 class Commits:
     """The offset commits of one consumer. `handed_out` returns, by partition, the first offset of the records that the
     last call returned."""
 
-    def __init__(
-        self,
-        group: str,
-        calls: GroupCalls,
-        member: GroupMember,
-        subscription: Subscription,
-        handed_out: Callable[[], Mapping[TopicPartition, int]],
-    ) -> None:
-        self._group = group
-        self._calls = calls
-        self._member = member
-        self._subscription = subscription
-        self._handed_out = handed_out
-        self._kept: dict[TopicPartition, OffsetAndMetadata] = {}
-        """The group's committed offsets, as last committed or fetched by this consumer."""
-        self._takes_intervals = True
-        """False when a broker has refused the text of the processed intervals as too long."""
-        self._turn = asyncio.Lock()
+    _group: str
+    _calls: GroupCalls
+    _member: GroupMember
+    _subscription: Subscription
+    _handed_out: Callable[[], Mapping[TopicPartition, int]]
+    _kept: dict[TopicPartition, OffsetAndMetadata] = field(default_factory=dict, init=False)
+    """The group's committed offsets, as last committed or fetched by this consumer."""
+    _takes_intervals: bool = field(default=True, init=False)
+    """False when a broker has refused the text of the processed intervals as too long."""
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
     # -- fetching ------------------------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ import logging
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from tidelog.consumer.consumer_group import ConsumerGroup
@@ -58,38 +58,29 @@ class RunOptions:
     """The size of all records that are held, at which no more are read (bytes)."""
 
 
+@dataclass(eq=False)
 class ParallelRun:
     """The workers of one `run`. `check_usable` raises if the consumer cannot read any more; `news` is set when fetched
     records, or the group, have changed something."""
 
-    def __init__(
-        self,
-        handler: Handler,
-        options: RunOptions,
-        subscription: Subscription,
-        fetcher: Fetcher,
-        group: ConsumerGroup | None,
-        check_usable: Callable[[], None],
-        news: asyncio.Event,
-    ) -> None:
-        self._handler = handler
-        self._options = options
-        self._subscription = subscription
-        self._fetcher = fetcher
-        self._group = group
-        self._check_usable = check_usable
-        self._news = news
-        self._dispatchers: dict[Cursor, PartitionDispatcher] = {}
-        self._turns: OrderedDict[Cursor, None] = OrderedDict()
-        """The partitions that may have a record to process, longest waiting first."""
-        self._idle: deque[asyncio.Future[None]] = deque()
-        """The workers that wait for a record."""
-        self._workers: list[asyncio.Task[None]] = []
-        self._error: BaseException | None = None
-        self._is_ending = asyncio.Event()
-        self._is_over = asyncio.Event()
-        self._has_finished = asyncio.Event()
-        """Set whenever a record is not being processed any more."""
+    _handler: Handler
+    _options: RunOptions
+    _subscription: Subscription
+    _fetcher: Fetcher
+    _group: ConsumerGroup | None
+    _check_usable: Callable[[], None]
+    _news: asyncio.Event
+    _dispatchers: dict[Cursor, PartitionDispatcher] = field(default_factory=dict, init=False)
+    _turns: OrderedDict[Cursor, None] = field(default_factory=OrderedDict, init=False)
+    """The partitions that may have a record to process, longest waiting first."""
+    _idle: deque[asyncio.Future[None]] = field(default_factory=deque, init=False)
+    """The workers that wait for a record."""
+    _workers: list[asyncio.Task[None]] = field(default_factory=list, init=False)
+    _error: BaseException | None = field(default=None, init=False)
+    _is_ending: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _is_over: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _has_finished: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    """Set whenever a record is not being processed any more."""
 
     # -- from beginning to end ------------------------------------------------------------------------------------
 

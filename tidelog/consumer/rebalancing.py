@@ -17,6 +17,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass, field
 
 from tidelog.consumer.commits import Commits
 from tidelog.consumer.cursor import Cursor, ResetPolicy
@@ -34,44 +35,32 @@ from tidelog.transport.backoff import Backoff
 logger = logging.getLogger(__name__)
 
 
+@dataclass(eq=False)
 class Rebalancing:
     """The rebalances of one consumer, which change `subscription` to the partitions that the member owns."""
 
-    def __init__(
-        self,
-        member: GroupMember,
-        commits: Commits,
-        subscription: Subscription,
-        fetcher: Fetcher,
-        backoff: Backoff,
-        *,
-        reset: ResetPolicy | None,
-        commits_itself: bool,
-        has_intervals: bool,
-        give_up: Callable[[Sequence[TopicPartition]], Awaitable[None]],
-        on_settled: Callable[[], None],
-    ) -> None:
-        self._member = member
-        self._commits = commits
-        self._subscription = subscription
-        self._fetcher = fetcher
-        self._backoff = backoff
-        self._reset = reset
-        self._commits_itself = commits_itself
-        self._has_intervals = has_intervals
-        """True if records are processed out of order, and commits say which."""
-        self._finish_records = give_up
-        """Waits until the records of these partitions that are being processed are finished."""
-        self._on_settled = on_settled
-        self._begun: dict[TopicPartition, None] = {}
-        """The partitions that the listener was called with as assigned."""
-        self._uncommitted: dict[Cursor, None] = {}
-        """The cursors of partitions that the program assigned and that still have to move to the group's committed
-        offsets."""
-        self._task: asyncio.Task[None] | None = None
-        self._is_settled = asyncio.Event()
-        self._may_be_due = True
-        self.listener = ConsumerRebalanceListener()
+    _member: GroupMember
+    _commits: Commits
+    _subscription: Subscription
+    _fetcher: Fetcher
+    _backoff: Backoff
+    _: KW_ONLY
+    reset: ResetPolicy | None
+    commits_itself: bool
+    has_intervals: bool
+    """True if records are processed out of order, and commits say which."""
+    give_up: Callable[[Sequence[TopicPartition]], Awaitable[None]]
+    """Waits until the records of these partitions that are being processed are finished."""
+    on_settled: Callable[[], None]
+    _begun: dict[TopicPartition, None] = field(default_factory=dict, init=False)
+    """The partitions that the listener was called with as assigned."""
+    _uncommitted: dict[Cursor, None] = field(default_factory=dict, init=False)
+    """The cursors of partitions that the program assigned and that still have to move to the group's committed
+    offsets."""
+    _task: asyncio.Task[None] | None = field(default=None, init=False)
+    _is_settled: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _may_be_due: bool = field(default=True, init=False)
+    listener: ConsumerRebalanceListener = field(default_factory=ConsumerRebalanceListener, init=False)
 
     def look_again(self) -> None:
         """Makes the next `is_due` check whether the group has assigned, revoked or taken away partitions. Called when
@@ -121,7 +110,7 @@ class Rebalancing:
 
     def _ended(self, _: asyncio.Task[None]) -> None:
         self._is_settled.set()
-        self._on_settled()
+        self.on_settled()
 
     async def _settle(self) -> None:
         while True:
@@ -156,8 +145,8 @@ class Rebalancing:
         for cursor in self._subscription.cursors(going) if going else ():
             self._fetcher.end(cursor)
         if going:
-            await self._finish_records(going)
-        if self._commits_itself:
+            await self.give_up(going)
+        if self.commits_itself:
             await self._commits.commit_processed(going)
         try:
             await told(self.listener.on_partitions_revoked, going)
@@ -210,12 +199,12 @@ class Rebalancing:
         committed = offsets.get(cursor.partition)
         if committed is not None:
             cursor.seek(committed.offset)
-            if self._has_intervals:
+            if self.has_intervals:
                 cursor.processed = _processed(cursor.partition, committed)
                 committed = OffsetAndMetadata(committed.offset, cursor.processed.encode())
             self._commits.found(cursor.partition, committed)
-        elif self._reset is not None:
-            cursor.request_reset(self._reset)
+        elif self.reset is not None:
+            cursor.request_reset(self.reset)
 
     # -- what the program does ---------------------------------------------------------------------------------------
 
