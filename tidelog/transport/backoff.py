@@ -8,6 +8,7 @@ at the same moment. Once the client's retry budget (`retry_budget.py`) is used u
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Final
 
 from tidelog.model.ports import Entropy
@@ -16,10 +17,7 @@ DOUBLINGS_MAX: Final = 32
 EXHAUSTED_S: Final = 5.0
 
 
-def _unlimited() -> bool:
-    return True
-
-
+@dataclass(eq=False)
 class Backoff:
     """The waits between the retries of one request. The caller calls `reset` after a success.
 
@@ -27,30 +25,25 @@ class Backoff:
     wait longer.
     """
 
-    def __init__(
-        self,
-        entropy: Entropy,
-        *,
-        initial_s: float = 0.1,
-        max_s: float = 1.0,
-        may_retry: Callable[[], bool] = _unlimited,
-    ) -> None:
-        assert 0 < initial_s <= max_s
-        self._entropy = entropy
-        self._initial_s = initial_s
-        self._max_s = max_s
-        self._may_retry = may_retry
-        self._attempts = 0
+    _entropy: Entropy
+    _: KW_ONLY
+    initial_s: float = 0.1
+    max_s: float = 1.0
+    may_retry: Callable[[], bool] = lambda: True
+    _attempts: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        assert 0 < self.initial_s <= self.max_s
 
     def next_s(self, at_least_s: float = 0.0) -> float:
         """Returns the seconds to wait before the next retry: at least `at_least_s`, the `Retry-After` of a broker,
         within the bound."""
-        ceiling = min(self._max_s, self._initial_s * 2.0 ** min(self._attempts, DOUBLINGS_MAX))
+        ceiling = min(self.max_s, self.initial_s * 2.0 ** min(self._attempts, DOUBLINGS_MAX))
         self._attempts += 1
-        if not self._may_retry():
+        if not self.may_retry():
             ceiling = max(ceiling, EXHAUSTED_S)
         wait_s = ceiling * self._entropy.uniform(0.5, 1.0)
-        return max(wait_s, min(at_least_s, max(self._max_s, EXHAUSTED_S)))
+        return max(wait_s, min(at_least_s, max(self.max_s, EXHAUSTED_S)))
 
     def reset(self) -> None:
         self._attempts = 0

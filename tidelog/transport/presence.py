@@ -21,6 +21,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import KW_ONLY, dataclass, field
 from math import inf
 
 QUIET_S = 0.5
@@ -40,37 +41,30 @@ class Silent(TimeoutError):
 GiveUp = Callable[["Silent"], None]
 
 
+@dataclass(eq=False)
 class Presence:
-    """Detects whether one broker hangs, for callers that wait for its responses."""
+    """Detects whether one broker hangs, for callers that wait for its responses.
 
-    def __init__(
-        self,
-        name: str,
-        ask: Callable[[float], Awaitable[bool]],
-        *,
-        quiet_s: float | None = None,
-        slow_s_max: float = inf,
-        on_silent: Callable[[], None] | None = None,
-    ) -> None:
-        """`ask` sends a probe; it returns True if the broker answered within the given seconds.
+    `ask` sends a probe; it returns True if the broker answered within the given seconds. `on_silent` is called when the
+    broker turns out to be silent, and repeatedly while it stays so; then probes continue even if no response is
+    awaited.
+    """
 
-        `on_silent` is called when the broker turns out to be silent, and repeatedly while it stays so; then probes
-        continue even if no response is awaited.
-        """
-        self._name = name
-        self._ask = ask
-        self._quiet_s = QUIET_S if quiet_s is None else quiet_s
-        self._slow_s_max = slow_s_max
-        self._on_silent = on_silent
-        self._is_silent = False
-        self._due_s: dict[GiveUp, float] = {}
-        """The time at which each awaited response is overdue, by the function that ends its wait."""
-        self._missed_s = inf
-        """The earliest due time of responses that timed out since the last response; infinite if none has."""
-        self._heard_s = 0.0
-        self._slowest = [0.0, 0.0]
-        self._period_ends_s = 0.0
-        self._watch: asyncio.Task[None] | None = None
+    _name: str
+    _ask: Callable[[float], Awaitable[bool]]
+    _: KW_ONLY
+    quiet_s: float = field(default_factory=lambda: QUIET_S)
+    slow_s_max: float = inf
+    on_silent: Callable[[], None] | None = None
+    _is_silent: bool = field(default=False, init=False)
+    _due_s: dict[GiveUp, float] = field(default_factory=dict, init=False)
+    """The time at which each awaited response is overdue, by the function that ends its wait."""
+    _missed_s: float = field(default=inf, init=False)
+    """The earliest due time of responses that timed out since the last response; infinite if none has."""
+    _heard_s: float = field(default=0.0, init=False)
+    _slowest: list[float] = field(default_factory=lambda: [0.0, 0.0], init=False)
+    _period_ends_s: float = field(default=0.0, init=False)
+    _watch: asyncio.Task[None] | None = field(default=None, init=False)
 
     @property
     def is_silent(self) -> bool:
@@ -121,7 +115,7 @@ class Presence:
         """Ends the wait, since the response has arrived."""
         due_s = self._due_s.pop(give_up, None)
         if due_s is not None:
-            self._heard(min(asyncio.get_running_loop().time() - due_s, self._slow_s_max))
+            self._heard(min(asyncio.get_running_loop().time() - due_s, self.slow_s_max))
 
     def forget(self, give_up: GiveUp) -> None:
         """Ends the wait for a response, if there is one."""
@@ -149,14 +143,14 @@ class Presence:
         """Probes the broker whenever it is quiet, for as long as responses are awaited."""
         loop = asyncio.get_running_loop()
         try:
-            while self._due_s or self._missed_s < inf or (self._is_silent and self._on_silent is not None):
+            while self._due_s or self._missed_s < inf or (self._is_silent and self.on_silent is not None):
                 owed_s = min(self._missed_s, min(self._due_s.values(), default=inf))
-                quiet_at_s = max(0.0 if owed_s == inf else owed_s, self._heard_s) + self._quiet_s
+                quiet_at_s = max(0.0 if owed_s == inf else owed_s, self._heard_s) + self.quiet_s
                 if loop.time() < quiet_at_s:  # what is due earlier may be sent meanwhile
-                    await asyncio.sleep(min(quiet_at_s - loop.time(), self._quiet_s))
+                    await asyncio.sleep(min(quiet_at_s - loop.time(), self.quiet_s))
                 elif not await self._is_there():
                     self._fall_silent()
-                    await asyncio.sleep(self._quiet_s)  # a connection that is refused would be asked without end
+                    await asyncio.sleep(self.quiet_s)  # a connection that is refused would be asked without end
         finally:
             self._watch = None
 
@@ -171,8 +165,8 @@ class Presence:
         given_up, self._due_s = self._due_s, {}
         for give_up in given_up:
             give_up(Silent(f"{self._name} is silent: it takes requests, and answers none"))
-        if self._on_silent is not None:
-            self._on_silent()
+        if self.on_silent is not None:
+            self.on_silent()
 
     def close(self) -> None:
         """Stops the probes. Idempotent."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 
 from tidelog.model.errors import InvalidRequest
@@ -24,26 +25,19 @@ InThread = Callable[[Callable[[], bytes]], Awaitable[bytes]]
 """Makes a blocking call in a thread."""
 
 
+@dataclass(eq=False)
 class Introduction:
-    """The version check and the authentication of one client on each of its connections."""
+    """The version check and the authentication of one client on each of its connections. Logins are proved with
+    numbers from `entropy`, and hashed `in_thread`."""
 
-    def __init__(
-        self,
-        client_id: str,
-        credentials: Credentials | None,
-        *,
-        is_encrypted: bool,
-        entropy: Entropy,
-        in_thread: InThread,
-    ) -> None:
-        """`entropy` draws the nonces of SCRAM logins; `in_thread` runs the slow hashing of passwords in a thread."""
-        self._client_id = client_id
-        self._credentials = credentials
-        self._is_encrypted = is_encrypted
-        self._entropy = entropy
-        self._in_thread = in_thread
-        self._turns: dict[str, asyncio.Lock] = {}
-        """A lock for each broker, which a connection holds while it logs in by SCRAM."""
+    _client_id: str
+    _credentials: Credentials | None
+    _: KW_ONLY
+    is_encrypted: bool
+    entropy: Entropy
+    in_thread: InThread
+    _turns: dict[str, asyncio.Lock] = field(default_factory=dict, init=False)
+    """Held by the connection to a broker that logs in by SCRAM."""
 
     async def give(self, line: Line, broker: str) -> None:
         """Checks the API versions of the listener, and authenticates. Raises `InvalidRequest` if either fails."""
@@ -53,7 +47,7 @@ class Introduction:
             await self._require_no_login(line)
             return
         self._credentials.look(asyncio.get_running_loop().time())
-        login = login_of(self._credentials.header, is_encrypted=self._is_encrypted)
+        login = login_of(self._credentials.header, is_encrypted=self.is_encrypted)
         mechanism = await self._choose(line, login.mechanisms)
         if mechanism in SCRAM:
             async with self._turns.setdefault(broker, asyncio.Lock()):
@@ -69,8 +63,7 @@ class Introduction:
             raise InvalidRequest("it asks for a login, and this client has none") from None
 
     async def _choose(self, line: Line, mechanisms: Sequence[str]) -> str:
-        """Returns the first of the SASL mechanisms that the listener accepts. Raises `InvalidRequest` if it accepts
-        none."""
+        """Returns the first mechanism that the listener takes. Raises `InvalidRequest`."""
         if not mechanisms:
             raise InvalidRequest("a token is not shown in plain text")
         left = list(mechanisms)
@@ -85,9 +78,9 @@ class Introduction:
 
     async def _prove(self, line: Line, mechanism: str, login: Login) -> None:
         """Logs in by SCRAM. Raises `InvalidRequest`, also if the listener has not proved who it is."""
-        scram = ScramClient(mechanism, login.user, login.password, self._entropy.token_hex(NONCE_BYTES))
+        scram = ScramClient(mechanism, login.user, login.password, self.entropy.token_hex(NONCE_BYTES))
         challenge = scram.read_challenge(await self._say(line, scram.first()))
-        salted = await self._in_thread(partial(scram.salted, challenge))
+        salted = await self.in_thread(partial(scram.salted, challenge))
         scram.verify(await self._say(line, scram.final(challenge, salted)))
 
     async def _say(self, line: Line, message: bytes) -> bytes:
