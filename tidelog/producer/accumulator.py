@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tidelog.model.batch_codec import encode_batch
@@ -130,6 +131,7 @@ class PartitionQueue:
             self._accumulator.on_ready(self)
 
 
+@dataclass(eq=False, kw_only=True)
 class Accumulator:
     """All partition queues of a producer, and their memory.
 
@@ -139,28 +141,20 @@ class Accumulator:
     `on_ready` is called with a queue whose `due_s` may be earlier than before: a batch was opened, sealed or hurried.
     """
 
-    def __init__(
-        self,
-        *,
-        batch_bytes: int,
-        linger_s: float,
-        compression: Compression,
-        buffer_memory: int,
-        will_number: bool = False,
-        on_ready: Callable[[PartitionQueue], None],
-    ) -> None:
-        assert 0 < batch_bytes <= buffer_memory
-        self._batch_bytes = batch_bytes
-        self._linger_s = linger_s
-        self._compression = compression
-        self._buffer_memory = buffer_memory
-        self._will_number = will_number
-        self._queues: dict[TopicPartition, PartitionQueue] = {}
-        self._lingering: dict[PartitionQueue, None] = {}
-        """Queues with an open batch whose linger has not ended, oldest first."""
-        self._lingering_bytes = 0
-        self.reserved_bytes = 0
-        self.on_ready = on_ready
+    batch_bytes: int
+    linger_s: float
+    compression: Compression
+    buffer_memory: int
+    will_number: bool = False
+    on_ready: Callable[[PartitionQueue], None]
+    _queues: dict[TopicPartition, PartitionQueue] = field(default_factory=dict, init=False)
+    _lingering: dict[PartitionQueue, None] = field(default_factory=dict, init=False)
+    """Queues with an open batch whose linger has not ended, oldest first."""
+    _lingering_bytes: int = field(default=0, init=False)
+    reserved_bytes: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        assert 0 < self.batch_bytes <= self.buffer_memory
 
     def queue(self, partition: TopicPartition) -> PartitionQueue:
         """Returns the queue of a partition, created at first use."""
@@ -176,7 +170,7 @@ class Accumulator:
     def has_memory_for(self, record_bytes: int) -> bool:
         """Returns True if memory suffices for a new batch with this record. An empty buffer accepts one batch of any
         size."""
-        return self.reserved_bytes + self._step_for(record_bytes) <= self._buffer_memory or not self.reserved_bytes
+        return self.reserved_bytes + self._step_for(record_bytes) <= self.buffer_memory or not self.reserved_bytes
 
     def open_batch(self, queue: PartitionQueue, record_bytes: int, now_s: float) -> Batch:
         """Opens a batch with room for a record of `record_bytes`, which the caller adds without yielding to the event
@@ -187,7 +181,7 @@ class Accumulator:
         assert queue.open is None
         capacity = self._first_step(queue, record_bytes)
         self.reserved_bytes += capacity
-        batch = queue.open = Batch(queue, now_s, now_s + self._linger_s, capacity)
+        batch = queue.open = Batch(queue, now_s, now_s + self.linger_s, capacity)
         self._lingering[queue] = None
         self._lingering_bytes += capacity
         self.on_ready(queue)
@@ -201,8 +195,8 @@ class Accumulator:
         if batch.room >= record_bytes:
             return True
         needed_bytes = batch.reserved_bytes - batch.room + record_bytes
-        more_bytes = step_for(needed_bytes, self._batch_bytes) - batch.reserved_bytes
-        if needed_bytes > self._batch_bytes or self.reserved_bytes + more_bytes > self._buffer_memory:
+        more_bytes = step_for(needed_bytes, self.batch_bytes) - batch.reserved_bytes
+        if needed_bytes > self.batch_bytes or self.reserved_bytes + more_bytes > self.buffer_memory:
             return False
         self.reserved_bytes += more_bytes
         batch.reserved_bytes += more_bytes
@@ -219,7 +213,7 @@ class Accumulator:
     def make_room(self) -> None:
         """While memory is short, ends the linger of the fullest batches until enough memory is about to be freed. Among
         equally full batches the newest goes first: where partitions take turns, the oldest gets the next records."""
-        departing_bytes = self._buffer_memory // ON_ITS_WAY
+        departing_bytes = self.buffer_memory // ON_ITS_WAY
         if self.reserved_bytes - self._lingering_bytes >= departing_bytes:
             return
         lingering = [queue.open for queue in reversed(self._lingering) if queue.open is not None]
@@ -242,10 +236,10 @@ class Accumulator:
         self.end_linger(queue)
         queue.open = None
         if (used := _used_bytes(batch)) * FACTOR > batch.reserved_bytes:
-            queue.step_bytes = min(batch.reserved_bytes, self._batch_bytes)
+            queue.step_bytes = min(batch.reserved_bytes, self.batch_bytes)
         else:
-            queue.step_bytes = min(step_for(used, self._batch_bytes), self._batch_bytes)
-        batch.data = encode_batch(batch.records, compression=self._compression, is_final=not self._will_number)
+            queue.step_bytes = min(step_for(used, self.batch_bytes), self.batch_bytes)
+        batch.data = encode_batch(batch.records, compression=self.compression, is_final=not self.will_number)
         batch.record_count = len(batch.records)
         batch.records = []
         self.reserved_bytes += len(batch.data) - batch.reserved_bytes
@@ -288,13 +282,13 @@ class Accumulator:
     def _first_step(self, queue: PartitionQueue, record_bytes: int) -> int:
         """Returns the bytes to reserve for a new batch with this record."""
         least_bytes = self._step_for(record_bytes)
-        has_room = queue.step_bytes <= self._buffer_memory - self.reserved_bytes
-        are_few = queue.step_bytes * len(self._queues) <= self._buffer_memory // FEW
+        has_room = queue.step_bytes <= self.buffer_memory - self.reserved_bytes
+        are_few = queue.step_bytes * len(self._queues) <= self.buffer_memory // FEW
         return max(least_bytes, queue.step_bytes) if has_room and are_few else least_bytes
 
     def _step_for(self, record_bytes: int) -> int:
         """Returns the fewest bytes that may be reserved for a new batch with this record."""
-        return step_for(HEADER_BYTES + record_bytes, self._batch_bytes)
+        return step_for(HEADER_BYTES + record_bytes, self.batch_bytes)
 
 
 def _used_bytes(batch: Batch) -> int:
