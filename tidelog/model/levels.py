@@ -19,6 +19,7 @@ missing fields have their defaults.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import msgspec
@@ -82,24 +83,17 @@ def without_common_level(mine: tuple[int, LevelRange], theirs: tuple[int, LevelR
     )
 
 
+@dataclass(eq=False)
 class Additions:
     """A table of what each level above the first has added to a family of structs: structs, fields and values of
-    fields."""
+    fields. `types` and `fields` give the level at which a struct, or a field with a default, was added. `values` are
+    functions that replace in a struct the values that a level lacks, or raise `UnsupportedLevel`. `order` is passed to
+    the encoder."""
 
-    def __init__(
-        self,
-        types: Mapping[type[msgspec.Struct], int],
-        fields: Mapping[type[msgspec.Struct], Mapping[str, int]],
-        values: Mapping[type[msgspec.Struct], Callable[[Any, int], msgspec.Struct]],
-        order: Literal["deterministic"] | None = None,
-    ) -> None:
-        """`types` and `fields` give the level at which a struct, or a field with a default, was added. `values` are
-        functions that replace in a struct the values that a level lacks, or raise `UnsupportedLevel`. `order` is passed
-        to the encoder."""
-        self.types = types
-        self.fields = fields
-        self._values = values
-        self._order = order
+    types: Mapping[type[msgspec.Struct], int]
+    fields: Mapping[type[msgspec.Struct], Mapping[str, int]]
+    values: Mapping[type[msgspec.Struct], Callable[[Any, int], msgspec.Struct]]
+    order: Literal["deterministic"] | None = None
 
     def at(self, value: msgspec.Struct, level: int) -> Any:
         """Returns what to encode for a struct at this level: the struct, or a dictionary without the fields that the
@@ -111,12 +105,12 @@ class Additions:
             raise UnsupportedLevel(
                 f"{kind.__name__} needs feature level {since}, and cannot be said or written at level {level}"
             )
-        if (reduce := self._values.get(kind)) is not None:
+        if (reduce := self.values.get(kind)) is not None:
             value = reduce(value, level)
         lacking = [name for name, since in self.fields.get(kind, {}).items() if since > level]
         if not lacking:
             return value
-        fields = msgspec.to_builtins(value, order=self._order, builtin_types=(bytes, bytearray, memoryview))
+        fields = msgspec.to_builtins(value, order=self.order, builtin_types=(bytes, bytearray, memoryview))
         return {name: field for name, field in fields.items() if name not in lacking}
 
 
