@@ -8,6 +8,7 @@ else uses what it has opened until `LogManager.adopt` takes it over, on the even
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from tidelog.model.ids import PartitionId, TopicId
 from tidelog.model.ports import Files
@@ -26,22 +27,16 @@ METADATA_LOG = PartitionId(TopicId("0" * 32), 0)
 """The identity of the metadata log in `metadata/`; no controller ever draws this topic id."""
 
 
+@dataclass(eq=False)
 class LogOpener:
     """Opens partitions' logs and Paxos journals, and keeps track of the open ones."""
 
-    def __init__(
-        self,
-        files: Files,
-        opened: OpenFiles,
-        identity: Callable[[], DirectoryIdentityStore],
-        new_incarnation: Callable[[], str],
-    ) -> None:
-        self._files = files
-        self._opened = opened
-        self._identity = identity
-        self._new_incarnation = new_incarnation
-        self._logs: dict[PartitionId, PartitionLog] = {}
-        self._journals: dict[PartitionId, SlotStore] = {}
+    _files: Files
+    _opened: OpenFiles
+    _identity: Callable[[], DirectoryIdentityStore]
+    _new_incarnation: Callable[[], str]
+    _logs: dict[PartitionId, PartitionLog] = field(default_factory=dict, init=False)
+    _journals: dict[PartitionId, SlotStore] = field(default_factory=dict, init=False)
 
     def open_log(
         self,
