@@ -10,6 +10,7 @@ time, as Mesos' does.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 
 from tidelog.broker.consensus.elected_log import ElectedLog
 from tidelog.controller.records import VoterAssigned
@@ -26,17 +27,15 @@ JOIN_S_MAX = 12.0
 """Seconds that a replica waits for the answer to `JoinLog`: longer than a change of voters takes."""
 
 
+@dataclass(eq=False)
 class Joining:
     """Requests a vote for this disk, and lets others join while this replica leads."""
 
-    def __init__(
-        self, log: ElectedLog, state: StateKeeper, servers: Servers, incarnation: str, turn: asyncio.Lock
-    ) -> None:
-        self._log = log
-        self._state = state
-        self._servers = servers
-        self._incarnation = incarnation
-        self._turn = turn
+    _log: ElectedLog
+    _state: StateKeeper
+    _servers: Servers
+    _incarnation: str
+    _turn: asyncio.Lock
 
     async def join(self) -> None:
         """Requests a vote from the leader, again and again, until this disk is a voter."""
