@@ -8,6 +8,7 @@ import ipaddress
 import socket
 import ssl
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final
 
 from tidelog.adapters.frame_protocol import FrameProtocol, Receiver, TcpTimeouts
@@ -24,14 +25,12 @@ def _default_directions() -> str:
     return "the address that its setting http.listener names"
 
 
+@dataclass(eq=False, kw_only=True)
 class TcpNetwork:
     """The `Network` on plain TCP. `http_address` returns the address that HTTP clients should use."""
 
-    def __init__(
-        self, *, http_address: Callable[[], str] = _default_directions, timeouts: TcpTimeouts = DEFAULT_TIMEOUTS
-    ) -> None:
-        self._http_address = http_address
-        self._timeouts = timeouts
+    http_address: Callable[[], str] = _default_directions
+    timeouts: TcpTimeouts = DEFAULT_TIMEOUTS
 
     async def connect(self, host: str, port: int, receiver: Receiver, *, timeout_s: float) -> FrameConnection:
         """Opens a connection, trying all addresses of the host within one deadline. Raises `ConnectionRefusedError` if
@@ -50,13 +49,13 @@ class TcpNetwork:
         raise (other_errors or errors)[0]  # a refusal only if every address of the host refused
 
     async def _open(self, address: str, port: int, receiver: Receiver) -> FrameProtocol:
-        return await _dial(FrameProtocol(receiver, self._timeouts), address, port)
+        return await _dial(FrameProtocol(receiver, self.timeouts), address, port)
 
     async def listen(self, host: str, port: int, receiver: Receiver) -> NetworkListener:
         """Listens for connections; port 0 is any free port. Raises `OSError` if the address cannot be used."""
         loop = asyncio.get_running_loop()
         server = await loop.create_server(
-            lambda: FrameProtocol(receiver, self._timeouts, http_address=self._http_address),
+            lambda: FrameProtocol(receiver, self.timeouts, http_address=self.http_address),
             host,
             port,
             backlog=BACKLOG,
@@ -94,7 +93,7 @@ class TlsNetwork(TcpNetwork):
         self._store = store
 
     async def _open(self, address: str, port: int, receiver: Receiver) -> FrameProtocol:
-        protocol = TlsFrameProtocol(receiver, self._timeouts, self._store.contexts.own)
+        protocol = TlsFrameProtocol(receiver, self.timeouts, self._store.contexts.own)
         try:
             return await _dial(
                 protocol,
@@ -102,7 +101,7 @@ class TlsNetwork(TcpNetwork):
                 port,
                 ssl=self._store.calling,
                 ssl_handshake_timeout=HANDSHAKE_S,
-                ssl_shutdown_timeout=2 * self._timeouts.close_s_max,  # the protocol gives it up before
+                ssl_shutdown_timeout=2 * self.timeouts.close_s_max,  # the protocol gives it up before
             )
         except ssl.SSLError as error:
             raise OSError(f"there is no TLS handshake with it: {words_of(error)}") from error
@@ -114,11 +113,9 @@ class TlsNetwork(TcpNetwork):
         """Listens for TLS connections; port 0 is any free port. Raises `OSError` if the address cannot be used."""
         store = self._store
         # Asked for at each connection, so that new certificates, and CAs that were taken out, count at once.
-        terms = TlsTerms("peer", lambda: store.answering, store.note_refused, 2 * self._timeouts.close_s_max)
+        terms = TlsTerms("peer", lambda: store.answering, store.note_refused, 2 * self.timeouts.close_s_max)
         bound = await tls_listeners(
-            lambda: TlsFrameProtocol(
-                receiver, self._timeouts, self._store.contexts.own, http_address=self._http_address
-            ),
+            lambda: TlsFrameProtocol(receiver, self.timeouts, self._store.contexts.own, http_address=self.http_address),
             host,
             port,
             terms,
