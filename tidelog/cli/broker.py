@@ -192,7 +192,7 @@ def _print_description(described: _Description) -> None:
                 replica.topic_name,
                 replica.partition_id,
                 "leader" if replica.is_leader else "follower",
-                _yes(replica.is_in_sync),
+                "yes" if replica.is_in_sync else "no",
             ]
             for replica in described.replicas
         ]
@@ -203,7 +203,3 @@ def _print_description(described: _Description) -> None:
         print_table(["setting", "value", "source"], [[config.name, config.value, config.source] for config in changed])
     if described.configs is None:
         print("\nits settings cannot be shown: it does not answer")
-
-
-def _yes(fact: bool) -> str:
-    return "yes" if fact else "no"

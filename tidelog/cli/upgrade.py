@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from tidelog.admin import AdminClient
 from tidelog.admin.results import LevelRaised
 from tidelog.cli.connection import ask
 from tidelog.cli.options import Bootstrap, Json
@@ -34,10 +33,8 @@ def upgrade(
     if finalize == dry_run:
         raise UsageError("give either --dry-run, to see whether the level can be raised, or --finalize, to raise it")
 
-    async def raise_it(admin: AdminClient) -> LevelRaised:
-        return await admin.raise_feature_level(validate_only=dry_run)
-
-    show(ask(bootstrap, raise_it), lambda raised: _print(raised, dry_run=dry_run), as_json=as_json)
+    raised = ask(bootstrap, lambda admin: admin.raise_feature_level(validate_only=dry_run))
+    show(raised, lambda raised: _print(raised, dry_run=dry_run), as_json=as_json)
 
 
 def _print(raised: LevelRaised, *, dry_run: bool) -> None:

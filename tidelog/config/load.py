@@ -62,7 +62,8 @@ def given_settings(file: str | None, environ: Mapping[str, str], flags: Mapping[
     """Returns the settings that were given, by dotted name, each from its strongest source; values are not validated
     yet. Raises `ConfigError` for an unreadable file or an unknown name."""
     given: dict[str, Given] = {}
-    for source in (_from_file(file) if file is not None else {}, _from_environment(environ), _from_flags(flags)):
+    from_flags = {name: Given(value, "command line") for name, value in flags.items()}
+    for source in (_from_file(file) if file is not None else {}, _from_environment(environ), from_flags):
         _refuse_unknown(source)
         given.update(source)
     return given
@@ -108,10 +109,6 @@ def _is_service_link(variable: str, value: str) -> bool:
     an operator set it and meant a setting."""
     link = _SERVICE_LINK.fullmatch(variable)
     return link is not None and (link["address"] is None or "://" in value)
-
-
-def _from_flags(flags: Mapping[str, str]) -> dict[str, Given]:
-    return {name: Given(value, "command line") for name, value in flags.items()}
 
 
 def _refuse_unknown(source: Mapping[str, Given]) -> None:

@@ -189,7 +189,8 @@ class GroupMember:
         sent_s = self._now_s()
         wait_s = max(0.0, min(self._interval_s, self._idle_end_s - sent_s))
         heartbeat = self.membership.heartbeat(sent_s, int(wait_s * 1000))
-        answer = await self._calls.heartbeat(heartbeat, self._patience_s)
+        patience_s = PATIENCE_SHARE * self._options.session_timeout_ms / 1000
+        answer = await self._calls.heartbeat(heartbeat, patience_s)
         self._interval_s = answer.heartbeat_interval_ms / 1000
         changes = self.membership.answered(answer, sent_s)
         if changes.assigned:
@@ -228,10 +229,6 @@ class GroupMember:
         if last is not None:
             with suppress(TidelogError):
                 await self._calls.heartbeat(last, FAREWELL_S)
-
-    @property
-    def _patience_s(self) -> float:
-        return PATIENCE_SHARE * self._options.session_timeout_ms / 1000
 
 
 def _shown(partitions: Sequence[TopicPartition]) -> str:

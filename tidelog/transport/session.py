@@ -300,7 +300,8 @@ class ClusterSession:
                 error = failure
             wait_s = backoff.next_s(wait_at_least_s)
             left_s = deadline_s - self._now_s() - wait_s
-            if not _may_repeat(error, safe=safe) or left_s <= (VERDICT_S if tells_timeout else LAST_TRY_S):
+            may_repeat = error.retriable if error.definite else safe
+            if not may_repeat or left_s <= (VERDICT_S if tells_timeout else LAST_TRY_S):
                 raise error
             await asyncio.sleep(wait_s)
 
@@ -338,12 +339,6 @@ class ClusterSession:
 def verdict_ms(timeout_s: float) -> int:
     """Returns the `timeout_ms` for a broker whose response is awaited for `timeout_s`."""
     return int(1000 * (timeout_s - min(VERDICT_S, timeout_s / 4)))
-
-
-def _may_repeat(error: TidelogError, *, safe: bool) -> bool:
-    if error.definite:
-        return error.retriable
-    return safe
 
 
 def needs_refresh(error: TidelogError) -> bool:
