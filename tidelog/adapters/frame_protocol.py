@@ -271,9 +271,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
     def get_buffer(self, sizehint: int) -> memoryview:
         """Returns the buffer for the next bytes: the rest of the large frame that is arriving, or the thread's shared
         buffer."""
-        if self._frame is not None:
-            return self._frame[self._frame_end :]
-        return _CHUNKS.view
+        return self._frame[self._frame_end :] if self._frame is not None else _CHUNKS.view
 
     def buffer_updated(self, nbytes: int) -> None:
         """Handles `nbytes` bytes that the system has written into the buffer of `get_buffer`."""

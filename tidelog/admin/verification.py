@@ -216,9 +216,8 @@ async def await_repairs(verifiers: Sequence[PartitionVerifier]) -> None:
 def _are_alike(answer: ReplicaVerification, reference: ReplicaVerification) -> bool:
     """Returns True if two replicas' checks of the same range agree. Results with different start offsets cannot be
     compared, since records were deleted meanwhile, and count as equal."""
-    if answer.offset != reference.offset:
-        return True
-    return (answer.checksum, answer.next_offset) == (reference.checksum, reference.next_offset)
+    alike = (answer.checksum, answer.next_offset) == (reference.checksum, reference.next_offset)
+    return alike or answer.offset != reference.offset
 
 
 @dataclass(slots=True)

@@ -175,10 +175,8 @@ class ConsumerGroup:
         member's, will stay so as far as is known, and nobody else can have it."""
         if not self.is_subscribed:
             return True
-        membership = self._member.membership
-        if self._member.has_lost or not membership.keeps(partition):
-            return False
-        return membership.may_deliver(asyncio.get_running_loop().time())
+        keeps = not self._member.has_lost and self._member.membership.keeps(partition)
+        return keeps and self._member.membership.may_deliver(asyncio.get_running_loop().time())
 
     @property
     def give_up_s(self) -> float:

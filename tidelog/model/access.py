@@ -129,9 +129,8 @@ class Acl(NamedTuple):
         )
 
     def _has(self, operation: str) -> bool:
-        if self.operation in ("All", operation):
-            return True
-        return self.permission == ALLOW and self.operation in IMPLIED_BY.get(operation, ())
+        is_it = self.operation in ("All", operation)
+        return is_it or (self.permission == ALLOW and self.operation in IMPLIED_BY.get(operation, ()))
 
 
 def is_within(host: str, network: str) -> bool:

@@ -47,9 +47,7 @@ class Bound:
     def of(self, partition: TopicPartition) -> int | None:
         """Returns the offset, EARLIEST or LATEST; None if the bound is a timestamp. Raises `InvalidRequest` if the
         partition is not listed."""
-        if self.offsets is None:
-            return self.offset
-        return _named(self.offsets, partition, "offsets")
+        return self.offset if self.offsets is None else _named(self.offsets, partition, "offsets")
 
     def timestamp_of(self, partition: TopicPartition) -> int | None:
         """Returns the timestamp (ms) for the partition; None if the bound is an offset."""

@@ -328,9 +328,7 @@ _SIGNATURE = MAGIC.to_bytes(2, "little") + bytes([VERSION])
 
 def _producer_fields(producer_id: int, state: ProducerState) -> tuple[int, ...]:
     # The remembered batches are contiguous, so the last sequence and the counts give back every first sequence.
-    trail: list[int] = []
-    for seen in state.batches:
-        trail += (seen.record_count, seen.base_offset)
+    trail = [number for seen in state.batches for number in (seen.record_count, seen.base_offset)]
     trail += [0] * (2 * BATCHES_REMEMBERED - len(trail))
     count = len(state.batches)
     return (producer_id, state.seen_ms, state.run_records, state.epoch, count, state.next_sequence, *trail)
