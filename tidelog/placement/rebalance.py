@@ -87,8 +87,8 @@ def plan_rebalance(
     """
     _check(current, brokers, leaving)
     # In this order: only the first pass moves data, and the later ones choose among the copies that it leaves.
-    even_replicas = _even_replicas(current, brokers, leaving)
-    even_leaders = _even_leaders(current, even_replicas.lists, brokers)
+    even_lists, balancer = _even_replicas(current, brokers, leaving)
+    even_leaders = _even_leaders(current, even_lists, brokers)
     new_lists = _even_followers(current, even_leaders, brokers)
     changes = [
         Reassignment(partition, old, replicas)
@@ -98,8 +98,8 @@ def plan_rebalance(
     nodes = [broker.node_id for broker in (*brokers, *leaving)]
     return Plan(
         reassignments=tuple(changes),
-        replica_moves=even_replicas.moves,
-        lower_bound=even_replicas.lower_bound,
+        replica_moves=balancer.moves,
+        lower_bound=balancer.lower_bound,
         leader_changes=sum(change.old[0] != change.new[0] for change in changes),
         before=_loads(nodes, [assignment.replicas for assignment in current]),
         after=_loads(nodes, new_lists),
@@ -124,12 +124,6 @@ def _check(current: Sequence[Assignment], brokers: Sequence[UsableBroker], leavi
 
 
 # -- replicas -----------------------------------------------------------------------------------------------------
-
-
-class _EvenedReplicas(NamedTuple):
-    lists: list[tuple[int, ...]]
-    moves: int
-    lower_bound: int
 
 
 class _RackRules:
@@ -165,7 +159,7 @@ class _RackRules:
 
 def _even_replicas(
     current: Sequence[Assignment], brokers: Sequence[UsableBroker], leaving: Sequence[UsableBroker]
-) -> _EvenedReplicas:
+) -> tuple[list[tuple[int, ...]], Balancer]:
     balancer = Balancer(
         [replicas for _, replicas in current],
         [broker.node_id for broker in brokers],
@@ -174,8 +168,7 @@ def _even_replicas(
         _RackRules(current, brokers, leaving),
     )
     balancer.settle()
-    lists = [_replaced(old, holders) for (_, old), holders in zip(current, balancer.holders, strict=True)]
-    return _EvenedReplicas(lists, balancer.moves, balancer.lower_bound)
+    return [_replaced(old, holders) for (_, old), holders in zip(current, balancer.holders, strict=True)], balancer
 
 
 def _replaced(old: tuple[int, ...], holders: Collection[int]) -> tuple[int, ...]:
