@@ -248,14 +248,10 @@ class Group:
             yield GroupKey(self.name)
         if self.classic_record is not None:
             yield ClassicKey(self.name)
-        for member_id in self.members:
-            yield MemberKey(self.name, member_id)
-        for member_id in self.targets:
-            yield TargetKey(self.name, member_id)
-        for member_id in self.currents:
-            yield CurrentKey(self.name, member_id)
-        for topic, partition in self.offsets:
-            yield OffsetKey(self.name, topic, partition)
+        yield from (MemberKey(self.name, member_id) for member_id in self.members)
+        yield from (TargetKey(self.name, member_id) for member_id in self.targets)
+        yield from (CurrentKey(self.name, member_id) for member_id in self.currents)
+        yield from (OffsetKey(self.name, topic, partition) for topic, partition in self.offsets)
 
     def record_of(self, key: AnyKey) -> GroupLogRecord | None:
         """Returns the newest record of a key; None if there is none."""
