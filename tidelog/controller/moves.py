@@ -10,10 +10,10 @@ do, or only those not begun yet.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from tidelog.controller.partition_commands import MOVES_MAX, AlterReassignments, NewReplicas
-from tidelog.model.cluster import ClusterImage
+from tidelog.model.cluster import ClusterImage, PartitionInfo
 from tidelog.model.errors import NotFound
 from tidelog.model.ids import NodeId, TopicPartition
 from tidelog.placement.rebalance import Assignment, plan_rebalance
@@ -33,7 +33,8 @@ def planned(image: ClusterImage, leaving: Sequence[int] = ()) -> list[AlterReass
     going = [NodeId(node) for node in dict.fromkeys(leaving)]
     staying = [_usable(image, node) for node in image.brokers if node not in going]
     # Replicas are planned from where they are to be, so that moves under way are not planned a second time.
-    plan = plan_rebalance(_current(image), staying, [_usable(image, node) for node in going])
+    current = [Assignment(name, info.target) for name, info in _partitions(image)]
+    plan = plan_rebalance(current, staying, [_usable(image, node) for node in going])
     ids = {topic.name: topic.topic_id for topic in image.topics.values()}
     moves = [NewReplicas(ids[name], number, list(new)) for (name, number), _, new in plan.reassignments]
     # Portions keep each decision short: a controller that computes for a second is silent for a second.
@@ -42,30 +43,18 @@ def planned(image: ClusterImage, leaving: Sequence[int] = ()) -> list[AlterReass
 
 def held(image: ClusterImage, node_id: int) -> list[TopicPartition]:
     """Returns the partitions of which the broker has a replica, including replicas that are being added or removed."""
-    return [
-        TopicPartition(topic.name, info.partition)
-        for topic in image.topics.values()
-        for info in topic.partitions
-        if node_id in info.replicas
-    ]
+    return [name for name, info in _partitions(image) if node_id in info.replicas]
 
 
 def moving(image: ClusterImage) -> list[TopicPartition]:
     """Returns the partitions that are being reassigned (Kafka's ListPartitionReassignments)."""
-    return [
-        TopicPartition(topic.name, info.partition)
-        for topic in image.topics.values()
-        for info in topic.partitions
-        if info.is_moving
-    ]
+    return [name for name, info in _partitions(image) if info.is_moving]
 
 
-def _current(image: ClusterImage) -> list[Assignment]:
-    return [
-        Assignment(TopicPartition(topic.name, info.partition), info.target)
-        for topic in image.topics.values()
-        for info in topic.partitions
-    ]
+def _partitions(image: ClusterImage) -> Iterator[tuple[TopicPartition, PartitionInfo]]:
+    for topic in image.topics.values():
+        for info in topic.partitions:
+            yield TopicPartition(topic.name, info.partition), info
 
 
 def _usable(image: ClusterImage, node: NodeId) -> UsableBroker:

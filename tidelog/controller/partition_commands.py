@@ -26,13 +26,18 @@ class IsrMember(msgspec.Struct, frozen=True, array_like=True):
     broker_epoch: NaturalOrNone
 
 
-class IsrAsked(msgspec.Struct, frozen=True):
-    """The ISR that a leader requests, with the leader epoch and partition epoch that it knew."""
+class PartitionAsked(msgspec.Struct, frozen=True):
+    """A partition as its leader knew it when it asked for a change."""
 
     topic_id: str
     partition: Natural
     leader_epoch: Natural
     partition_epoch: Natural
+
+
+class IsrAsked(PartitionAsked, frozen=True):
+    """The ISR that a leader requests, with the leader epoch and partition epoch that it knew."""
+
     isr: Sequence[IsrMember]
 
 
@@ -151,13 +156,9 @@ class ReportLostReplicas(BrokerCommand, frozen=True, tag=True):
     replicas: Sequence[LostReplica]
 
 
-class MembersAsked(msgspec.Struct, frozen=True):
+class MembersAsked(PartitionAsked, frozen=True):
     """The members in force in a partition's log, with the leader epoch and partition epoch that its leader knew."""
 
-    topic_id: str
-    partition: Natural
-    leader_epoch: Natural
-    partition_epoch: Natural
     in_force: MemberSet
 
 
