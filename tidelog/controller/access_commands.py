@@ -8,6 +8,7 @@ twice has the same effect twice. To add an entry that exists, or to remove one t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import get_args
 
 from tidelog.controller.commands import ClientCommand
 from tidelog.model.access import Acl
@@ -52,11 +53,4 @@ class RemoveAcls(ClientCommand, frozen=True, tag=True):
 
 
 AccessCommand = StoreUser | RemoveUser | StoreToken | RemoveTokens | AddAcls | RemoveAcls
-ACCESS_COMMANDS: tuple[type[ClientCommand], ...] = (
-    StoreUser,
-    RemoveUser,
-    StoreToken,
-    RemoveTokens,
-    AddAcls,
-    RemoveAcls,
-)
+ACCESS_COMMANDS: tuple[type[ClientCommand], ...] = get_args(AccessCommand)

@@ -16,7 +16,6 @@ from tidelog.controller.commands import (
     CommandAnswer,
     CreateTopic,
     DeleteTopic,
-    Done,
     NewTopic,
     ReportRemoved,
     TopicPlaced,
@@ -296,10 +295,9 @@ def report_removed(image: ClusterImage, command: ReportRemoved) -> Decision:
     """Records that a broker holds no data of deleted topics any more; a deleted topic that no broker holds is removed
     from the metadata."""
     # Brokers repeat a report until it is in the metadata, so only what is still noted makes a record.
-    held = [
-        topic_id
+    records = (
+        TopicRemoved(topic_id, command.node_id)
         for topic_id, holders in image.deleted_topics.items()
         if topic_id in command.topic_ids and command.node_id in holders
-    ]
-    records = tuple(TopicRemoved(topic_id, command.node_id) for topic_id in held)
-    return Decision(records, lambda after: Done(after.position))
+    )
+    return Decision(tuple(records))

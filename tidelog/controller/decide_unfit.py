@@ -56,13 +56,12 @@ def _relieve(
     # A leader whose disk hangs gives way only to a member that is in sync.
     if unfit.reason is UnfitReason.STALLED and (info.leader != node or not {*others[:1]} & {*info.isr}):
         return
-    # An offline or stalled log acknowledges nothing: kept in the ISR, it would hold up every commit.
-    if unfit.reason is not UnfitReason.DAMAGED:
-        partitions.settle(topic, info, info, unfit=node)
+    is_damaged = unfit.reason is UnfitReason.DAMAGED
     # A damaged end leaves the rest of the log sound, so the replica stays in the set.
-    elif info.leader == node and others[0] in info.isr:
+    if is_damaged and info.leader == node and others[0] in info.isr:
         partitions.settle(topic, info, replace(info, leader=others[0]))
-    elif info.leader == node:
+    # An offline or stalled log acknowledges nothing: kept in the ISR, it would hold up every commit.
+    elif not is_damaged or info.leader == node:
         partitions.settle(topic, info, info, unfit=node)
 
 
@@ -72,9 +71,7 @@ def _candidates(image: ClusterImage, info: PartitionInfo, node: NodeId) -> list[
     # In a circle from the unfit one on, so that all have their turn if several are damaged.
     at = info.replicas.index(node)
     others = [replica for replica in (*info.replicas[at + 1 :], *info.replicas[:at]) if image.is_live(replica)]
-    return [replica for replica in others if replica in info.isr] + [
-        replica for replica in others if replica in info.elr
-    ]
+    return [replica for nodes in (info.isr, info.elr) for replica in others if replica in nodes]
 
 
 # -- lost logs ---------------------------------------------------------------------------------------------------------

@@ -320,7 +320,7 @@ ACCESS_LEVEL: Final = 3
 
 RECORD_KINDS: Final = tuple(MetadataRecord.__subclasses__())
 """The classes of all metadata records."""
-_decoder = msgspec.json.Decoder(reduce(or_, RECORD_KINDS))
+_decoder: Final[msgspec.json.Decoder[MetadataRecord]] = msgspec.json.Decoder(reduce(or_, RECORD_KINDS))
 
 
 SETTING_LEVELS: Final[Mapping[str, int]] = {"min.insync.racks": 2}
@@ -338,13 +338,8 @@ def check_setting_levels(names: Iterable[str], level: int) -> None:
             )
 
 
-def _check_created(record: TopicCreated, level: int) -> TopicCreated:
-    check_setting_levels(record.configs, level)
-    return record
-
-
-def _check_altered(record: ConfigsAltered, level: int) -> ConfigsAltered:
-    check_setting_levels(record.changes, level)
+def _check_settings(record: TopicCreated | ConfigsAltered, level: int) -> MetadataRecord:
+    check_setting_levels(record.configs if isinstance(record, TopicCreated) else record.changes, level)
     return record
 
 
@@ -366,7 +361,7 @@ RECORD_ADDITIONS: Final = Additions(
         QuotasAltered: QUOTAS_LEVEL,
     },
     fields={ClusterCreated: {"level": 2}, BrokerRegistered: {"levels": 2, "starts": 2, "stamp": 2}},
-    values={TopicCreated: _check_created, ConfigsAltered: _check_altered, PartitionsChanged: _check_changed},
+    values={TopicCreated: _check_settings, ConfigsAltered: _check_settings, PartitionsChanged: _check_changed},
     order="deterministic",
 )
 """The feature level from which on each record type, field and value may be written."""
@@ -405,7 +400,6 @@ def decode_record(value: bytes) -> MetadataRecord:
     """Returns the record that the bytes encode. Raises `msgspec.DecodeError` for any other bytes."""
     try:
         # The decoder knows `RECORD_KINDS` only, so a newer broker's record stops this one here.
-        record: MetadataRecord = _decoder.decode(value)
+        return _decoder.decode(value)
     except UnicodeDecodeError as error:  # msgspec lets it through
         raise msgspec.DecodeError(str(error)) from error
-    return record

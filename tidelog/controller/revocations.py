@@ -66,14 +66,10 @@ def deposed(image: ClusterImage, records: Sequence[MetadataRecord]) -> frozenset
 
 
 def _changes(record: MetadataRecord) -> Sequence[PartitionChange]:
-    match record:
-        case PartitionsChanged():
-            return record.changes
-        # A Paxos partition that lost votes may have a live leader when an operator has it go on from others.
-        case PartitionRegrouped():
-            return (record.change,)
-        case _:
-            return ()
+    # A Paxos partition that lost votes may have a live leader when an operator has it go on from others.
+    if isinstance(record, PartitionRegrouped):
+        return (record.change,)
+    return record.changes if isinstance(record, PartitionsChanged) else ()
 
 
 def _leader(image: ClusterImage, topic_id: TopicId, partition: int) -> NodeId | None:

@@ -7,7 +7,7 @@ on the cluster or on the topic's name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from tidelog.controller.access_commands import RemoveTokens, StoreToken
@@ -83,14 +83,8 @@ def store_token(_image: ClusterImage, command: StoreToken) -> Sequence[Need]:
 def remove_tokens(image: ClusterImage, command: RemoveTokens) -> Sequence[Need]:
     """Returns the rights for removing tokens: `Alter` on the cluster, or on each token's user; tokens that do not exist
     need none."""
-    return list(_of_tokens(image, command))
-
-
-def _of_tokens(image: ClusterImage, command: RemoveTokens) -> Iterator[Need]:
-    for token_id in command.token_ids:
-        token = image.access.tokens.get(token_id)
-        if token is not None:
-            yield _manage(token)
+    tokens = map(image.access.tokens.get, command.token_ids)
+    return [_manage(token) for token in tokens if token is not None]
 
 
 def _manage(token: Token) -> Need:

@@ -90,12 +90,9 @@ def _candidates(image: ClusterImage, sessions: Sessions) -> list[BrokerInfo]:
     """Returns the brokers that could be added as voters, in order of preference."""
     voting = [voter.node_id for voter in image.voters]
     racks = [broker.rack for broker in image.brokers.values() if broker.node_id in voting]
-    candidates = []
-    for broker in image.live_brokers:
-        session = sessions.of(broker.node_id)
-        # A voter that has yet to copy the log would count in every majority, and accept nothing for a while.
-        if broker.node_id in voting or session is None or session.position < image.position - BEHIND_RECORDS_MAX:
-            continue
-        candidates.append(broker)
+    heard = [(broker, sessions.of(broker.node_id)) for broker in image.live_brokers if broker.node_id not in voting]
+    # A voter that has yet to copy the log would count in every majority, and accept nothing for a while.
+    least = image.position - BEHIND_RECORDS_MAX
+    candidates = [broker for broker, session in heard if session is not None and session.position >= least]
     # The rack with the fewest voters first: a rack that fails should take as few votes as possible.
     return sorted(candidates, key=lambda broker: (racks.count(broker.rack), broker.node_id))
