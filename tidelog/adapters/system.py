@@ -40,8 +40,8 @@ def thread_busy_s() -> float:
 
 
 async def in_thread(call: Callable[[], T]) -> T:
-    """Makes a call that would keep the event loop busy in one of the loop's threads. Who gives up waiting leaves it to
-    end by itself."""
+    """Makes a call that would keep the event loop busy in one of the loop's threads. If the caller is cancelled, the
+    call still runs to its end."""
     return await asyncio.to_thread(call)
 
 

@@ -145,8 +145,9 @@ class TlsListener:
         task.add_done_callback(self._ended)
 
     def _has_room(self) -> bool:
-        """Returns True after cutting off the oldest handshake, if that has taken `HONEST_S` seconds. Otherwise pauses
-        accepting until it has, or until a handshake ends, and returns False."""
+        """Returns True if another handshake may begin. If `HANDSHAKES_MAX` are under way, the oldest is cut off first,
+        if it has taken `HONEST_S` seconds; else accepting pauses until it has, or until a handshake ends, and the
+        result is False."""
         # The oldest, as dictionaries keep the order of insertion.
         task, handshake = next(iter(self._under_way.items()))
         left_s = handshake.began_s + HONEST_S - self._loop.time()

@@ -159,7 +159,7 @@ class Dependencies:
                 graph[instant].append(number)
 
     def find(self, level: Level, members: list[int]) -> list[Node]:
-        """Returns a cycle of this kind among these nodes; an empty list if there is none."""
+        """Returns a cycle of the level's kind of anomaly among these nodes; an empty list if there is none."""
         graph = self.graph(level, members)
         inside: dict[int, int] = {}
         for number, component in enumerate(components(graph)):

@@ -115,8 +115,8 @@ class Op(msgspec.Struct, frozen=True, omit_defaults=True):
     f: Function
     value: list[Value] = []
     invocation: int | None = None
-    """Index of the line with the invocation that this line completes. None, in a completion, stands for the operation
-    that its process invoked last."""
+    """Index of the invocation that this line completes. If it is None in a completion, that completes the newest
+    invocation of its process. Always None in an invocation."""
     durability: Durability = "fsynced"
     """Durability that the acknowledgement of a send promised, if it is `ok`."""
     guarantee: Guarantee = "sequence"

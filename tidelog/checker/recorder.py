@@ -60,6 +60,7 @@ class Recorder:
     def tell(
         self, f: Function, value: Iterable[Value] = (), *, process: str = WORLD, replica: int | None = None
     ) -> None:
-        """Records an event without duration: a process reads elsewhere, or a fact about the system."""
+        """Records an event without duration: an assign, subscribe, seek or crash of a process, or a fact about the
+        system."""
         index = len(self.operations)
         self.operations.append(Op(index, self._clock(), process, "info", f, [*value], replica=replica))

@@ -87,8 +87,8 @@ def no_gaps(run: Run, versions: Versions) -> Iterator[Anomaly]:
 
 
 def bounds(run: Run, versions: Versions) -> Iterator[Anomaly]:
-    """Yields an anomaly for each log that starts outside of the allowed range, or does not end at its high
-    watermark."""
+    """Yields an anomaly for each replica whose log starts outside of the range that the deletions allow, or does not
+    end at its high watermark."""
     for view, replica in run.views:
         requested, promised = run.requested.get(view.key, 0), run.promised.get(view.key, 0)
         if not promised <= view.start <= requested:
@@ -100,7 +100,8 @@ def bounds(run: Run, versions: Versions) -> Iterator[Anomaly]:
 
 
 def equal_replicas(run: Run, versions: Versions) -> Iterator[Anomaly]:
-    """Yields an anomaly for each offset at which two replicas have different values, and for different ends."""
+    """Yields an anomaly for each offset at which two replicas of a partition have different values, and for replicas
+    with different high watermarks."""
     first: dict[str, tuple[View, int | None, dict[int, str]]] = {}
     for view, replica in run.views:
         if view.key not in first:

@@ -67,7 +67,7 @@ def change_of(topic: Topic, was: PartitionInfo, now: PartitionInfo) -> Partition
 
 
 def as_record(changes: Iterable[PartitionChange]) -> tuple[PartitionsChanged, ...]:
-    """Returns the changes of one event as one record; no record if there are none."""
+    """Returns one record with all these changes of partitions; no record if there are none."""
     listed = list(changes)
     return (PartitionsChanged(listed),) if listed else ()
 

@@ -28,8 +28,8 @@ from tidelog.model.groups import (
 
 
 def decide(shard: Shard, request: AnyGroupRequest, view: TopicsView, settings: GroupSettings, now: Now) -> Decision:
-    """Decides a request. Raises the `TidelogError` with which the request is refused; the docstring of its class names
-    them."""
+    """Decides a request. Raises the `TidelogError` with which the request is refused; the docstring of the request's
+    class names the possible errors."""
     match request:
         case Heartbeat():
             return decide_members.heartbeat(shard, request, view, settings, now)

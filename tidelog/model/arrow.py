@@ -137,8 +137,8 @@ def _laid_over(numbers: npt.NDArray[Any], kind: pa.DataType, nulls: npt.NDArray[
 
 
 def _open_batches(buffer: Buffer, bounds: _Bounds, bytes_max: int) -> tuple[Buffer, list[RecordSpan]]:
-    """Returns the bytes that hold the records of all batches within the bounds, and the span of each batch in them. The
-    bytes are `buffer` itself if no batch is compressed, else a copy."""
+    """Returns the bytes that hold the records of all batches with offsets within `bounds`, and the span of each batch
+    in them. The bytes are `buffer` itself if no batch is compressed, else a copy."""
     spans: list[RecordSpan] = []
     batches: list[RecordBatch] = []
     position = 0

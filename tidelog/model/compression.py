@@ -32,8 +32,8 @@ ZSTD_LEVEL = 3
 _GROWTH = 8
 _OUTPUT_BYTES_MIN = 4096
 _OUTPUT_BYTES_GROWN = 1 << 20
-"""Size in bytes from which an output buffer grows to the bound at once, as untouched pages of `fresh_memory` cost
-nothing."""
+"""Output size in bytes from which a buffer is at once made as large as the limit for the output (`bytes_max`), since
+untouched pages of `fresh_memory` cost nothing."""
 _OUTPUT_FULL = "failed to write whole buffer"
 """Text in the error of Rust's standard library, and so of cramjam, if an output buffer is full. A unit test checks
 it."""

@@ -299,8 +299,8 @@ class LossRefused(TidelogError, code=40919, kafka=KafkaCode.INVALID_REQUEST):
 
 
 class RecordsLost(TidelogError, code=41001, kafka=KafkaCode.INVALID_RECORD):
-    """The records at these offsets are lost, and an operator has accepted that (`tidelog log losses`). A reader has to
-    choose to skip them (`on_loss`), or to seek."""
+    """The records at these offsets are lost for good, and an operator has accepted that (`tidelog log losses`). A
+    reader has to choose to skip them (`on_loss`), or to seek."""
 
     def __init__(
         self, message: str, topic: str = "", partition: int = -1, ranges: Sequence[tuple[int, int]] = ()
@@ -321,7 +321,7 @@ class EndOffsetMoved(TidelogError, code=41201, kafka=KafkaCode.INVALID_UPDATE_VE
 
 
 class TooLarge(TidelogError, code=41301, kafka=KafkaCode.MESSAGE_TOO_LARGE):
-    """A body, batch or record is over its bound."""
+    """A body, batch or record is larger than the limit for it."""
 
 
 class UnsupportedMediaType(TidelogError, code=41501, kafka=KafkaCode.INVALID_REQUEST):

@@ -131,8 +131,8 @@ class Balancer:
         yield from sorted(self._staying, key=lambda node: (-self._loads[node], node))
 
     def _relief(self, source: int, target: int) -> int:
-        """Returns half of the decrease of the sum of squares if `source` gives an item to `target`; 1 if `source`
-        leaves."""
+        """Returns half of the amount by which the sum of the squared loads falls if `source` gives an item to `target`;
+        1 if `source` leaves."""
         if source in self._leaving:
             return 1
         # The sum of squares falls by a^2 + b^2 - (a - 1)^2 - (b + 1)^2 = 2 (a - b - 1).

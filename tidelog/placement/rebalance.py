@@ -172,7 +172,8 @@ def _even_replicas(
 
 
 def _replaced(old: tuple[int, ...], holders: Collection[int]) -> tuple[int, ...]:
-    """Returns the old list, with new brokers in the slots of those that no longer hold the partition."""
+    """Returns the replica list `old` of a partition, with the new ones of `holders` in the places of the brokers that
+    no longer hold the partition. Brokers that stay keep their places."""
     # Brokers that stay keep their slots: the order of preference changes no more than it must.
     new_nodes = iter(sorted(node for node in holders if node not in old))
     return tuple(node if node in holders else next(new_nodes) for node in old)

@@ -33,8 +33,9 @@ class LogEntry(msgspec.Struct, frozen=True):
     offset: int
     count: int
     is_void: bool
-    """True if the value is chosen, but has no effect: its birth is lower than that of a value at a lower position, or
-    its leader required that no other value come between its earlier entries and this one, and one does."""
+    """True if the value is chosen, but has no effect: its coordinator is older than that of a value before it; or it
+    requires that all values before it, back to some position, have an effect and are of its own coordinator, and they
+    are not."""
     payload_bytes: int
     """Size of the payload in bytes; -1 if the replica does not have it."""
 
@@ -66,8 +67,8 @@ class LogView:
         self._slots = slots
         self._prefix = floor
         self._void: set[int] = set()
-        """The positions of values that are chosen but do not count; only a change of leaders leaves some, a window of
-        them at most."""
+        """The positions of values that are chosen but have no effect. Only a change of leaders leaves such values, at
+        most as many as a leader may have in flight."""
 
     @property
     def end(self) -> int:

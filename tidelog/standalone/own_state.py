@@ -24,7 +24,7 @@ class OwnState(msgspec.Struct, frozen=True):
     voters: bytes = b""
     """The encoded set of voters; empty where the log has not named them yet."""
     voters_position: int = -1
-    """Position of the entry that made them the voters; -1 for the founders."""
+    """Position of the entry that put `voters` in force; -1 for the founders."""
     assigned: tuple[VoterAssigned, ...] = ()
     """The voter ids that disks got, the newest for each disk."""
 

@@ -261,8 +261,8 @@ class Appender:
     # -- notes ----------------------------------------------------------------------------------------------------
 
     def mark(self) -> None:
-        """Appends a MARK row to the catalog, which says up to where the log is durable, for a log that has gone idle.
-        Best effort, no fsync."""
+        """Appends a MARK row, which says up to where the log is durable, to the catalog (the index file of the last
+        segment), for a log that has gone idle. Best effort, no fsync."""
         state = self._state
         if state.marked == state.tail.durable or state.offline_reason is not None or state.is_behind_a_truncation:
             return
@@ -276,17 +276,17 @@ class Appender:
         state.marked = state.tail.durable
 
     def vouch(self) -> None:
-        """Appends a MARK row to the catalog, which says up to where the log is durable; the row itself waits for a
-        flush. Raises `DiskFull`, `Overloaded`, `LogOffline` or `InternalError`."""
+        """Appends a MARK row, which says up to where the log is durable, to the catalog (the index file of the last
+        segment). The row itself waits for a flush. Raises `DiskFull`, `Overloaded`, `LogOffline` or `InternalError`."""
         state = self._state
         assert not state.is_behind_a_truncation, "a truncation's own rows vouch for the log"
         self.note_row(Kind.MARK, state.tail.log_start_offset)
         state.marked = state.tail.durable
 
     def note_row(self, kind: Kind, start_offset: int) -> None:
-        """Appends a catalog row without a batch; `start_offset` is the log start offset from then on. Raises `DiskFull`
-        or `Overloaded` (nothing was written, try again later), `LogOffline` (nothing was written), or `InternalError`
-        (the outcome is unknown; the log is offline now)."""
+        """Appends a row without a batch to the catalog (the index file of the last segment); `start_offset` is the log
+        start offset from then on. Raises `DiskFull` or `Overloaded` (nothing was written, try again later),
+        `LogOffline` (nothing was written), or `InternalError` (the outcome is unknown; the log is offline now)."""
         state = self._state
         row = self._codec.note(kind, state.tail, start_offset=start_offset)
         self._write([], [row], state.tail._replace(sequence=state.tail.sequence + 1, log_start_offset=start_offset))

@@ -16,7 +16,8 @@ from tidelog.storage.segment import Damage, Segment
 
 
 class Identity(NamedTuple):
-    """The identity of a batch, from its catalog row. If the row is lost, `epoch` is -1 and `digest` empty."""
+    """The identity of a batch, from its row in the catalog (the index file of its segment). If the row is lost, `epoch`
+    is -1 and `digest` empty."""
 
     offset: int
     epoch: int = -1

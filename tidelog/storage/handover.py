@@ -18,7 +18,8 @@ HANDOVER = "producers"
 
 
 def keep_handover(files: Files, directory: str, rows: bytes) -> None:
-    """Stores these PRODUCER rows durably, in place of what was stored before. Raises `OSError`."""
+    """Stores these PRODUCER rows durably in the handover file, in place of what it had, before the log drops all its
+    segments. Raises `OSError`."""
     path = f"{directory}/{HANDOVER}"
     if not rows:
         # A file of an earlier start over would speak of producers of another log.
@@ -36,7 +37,8 @@ def keep_handover(files: Files, directory: str, rows: bytes) -> None:
 
 
 def read_handover(files: Files, directory: str, codec: RowCodec, rows_max: int) -> list[tuple[int, ProducerState]]:
-    """Returns the producers' states that were stored; none if there is no such file, or if any of it is damaged."""
+    """Returns the producers' states in the handover file, by producer id; none if there is no such file, or if any of
+    it is damaged."""
     try:
         with closing(files.open(f"{directory}/{HANDOVER}")) as file:
             return codec.parse_producers(file.pread(rows_max * ROW_BYTES, 0))

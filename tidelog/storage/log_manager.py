@@ -106,8 +106,8 @@ class LogManager(LogOpener):
         return LogOpener(self._files, self._opened.apart(), self._identity, self._new_incarnation)
 
     def adopt(self, opener: LogOpener) -> None:
-        """Takes over the logs and journals that `opener`, which the method `apart` returned, has opened on another
-        thread."""
+        """Takes over the logs and journals that `opener`, one that `apart` returned, has opened, with their file
+        handles. From then on they are among this manager's open logs."""
         logs, journals = opener.hand_over(self._opened)
         assert not logs.keys() & self._logs.keys(), "a log is opened once"
         self._logs |= logs

@@ -32,8 +32,8 @@ class LogSettings:
     """Size from which on a segment is rolled before the next append, in bytes; one append is never split."""
     segment_ms: int
     segment_rows_max: int = 131_072
-    """Number of catalog rows from which on a segment is rolled. Opening reads the rows of the last segment: this bounds
-    it to a third of a second, however small batches are."""
+    """Number of rows in a segment's catalog (index file) from which on the segment is rolled. Opening reads the rows of
+    the last segment: this bounds it to a third of a second, however small batches are."""
     producers_max: int = 65_536
 
 

@@ -22,7 +22,8 @@ from tidelog.storage.truncator import Truncator
 __all__ = ["ROWS_LEFT_MAX", "LogSettings", "PartitionLog"]
 
 ROWS_LEFT_MAX = 4_096
-"""A clean stop rolls a segment that has more catalog rows, so that the next opening has little to read."""
+"""A clean stop rolls a segment with more rows in its catalog (index file), so that the next opening has little to
+read."""
 
 
 class PartitionLog(LogState):

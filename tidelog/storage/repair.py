@@ -38,9 +38,10 @@ class Repair(Enum):
     NOT_NEEDED = "not needed"
     """The batch in the log is undamaged."""
     DIFFERENT = "different"
-    """The catalog row names another batch. Either log may be the one that has to change; leader epochs decide which."""
+    """The row in the catalog (the segment's index file) names another batch. Either log may be the one that has to
+    change; leader epochs decide which."""
     UNKNOWN = "unknown"
-    """It is not known which batch belongs there: the catalog row is lost, too."""
+    """It is not known which batch belongs there: its row in the catalog (the segment's index file) is lost, too."""
 
 
 def repair_batch(

@@ -181,7 +181,7 @@ class _RowsInOrder:
         self.rows: list[Row] = []
 
     def add(self, row: Row) -> None:
-        """Adds the row of a batch, and raises the running maximum timestamp."""
+        """Adds the row of a batch. Later rows have at least its maximum timestamp as their running maximum."""
         newest = max(self._at.running_max_timestamp, row.max_timestamp)
         self._at = self._at._replace(running_max_timestamp=newest)
         self._append(row)

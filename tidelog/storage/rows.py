@@ -44,7 +44,7 @@ NO_TIMESTAMP = -1
 
 
 class Kind(IntEnum):
-    """The kind of a catalog row."""
+    """The kind of a row in a catalog (the index file of a segment)."""
 
     HEADER = 1
     LINEAGE = 2

@@ -28,7 +28,8 @@ class ScrubStep:
 
     bytes_read: int = 0
     bad_rows: int = 0
-    """Number of catalog rows that did not verify. Their content can be found in the batches."""
+    """Number of rows of catalogs (the segments' index files) that did not verify. Their content can be found in the
+    batches."""
     mend_at: int | None = None
     """Offset to be passed to `PartitionLog.mend`, which repairs the bad rows; None without bad rows."""
     has_finished: bool = False

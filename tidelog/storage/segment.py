@@ -35,7 +35,8 @@ ROWS_PER_READ_MAX = 1024
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Offsets [start, end) whose batch, or whose identity (catalog row), is lost on this disk."""
+    """Offsets [start, end) whose batch, or whose identity (its row in the catalog, the index file), is lost on this
+    disk."""
 
     start: int
     end: int
@@ -67,7 +68,8 @@ NOTES_MAX = 64
 
 
 class Segment:
-    """A log file and its catalog file. Changed only by its `PartitionLog` and the loader.
+    """A log file and its catalog (index file with a row for each batch). Changed only by its `PartitionLog` and the
+    loader.
 
     Invariant: catalog rows at slots below `slots` describe exactly the first `log_bytes` of the log file; anything
     behind either end in the files is no part of the segment.
@@ -162,7 +164,8 @@ class Segment:
                 return
 
     def hint(self, offset: int, slot: int) -> None:
-        """Remembers the catalog slot of an offset for the reader that comes next."""
+        """Remembers that the catalog row for `offset` is, or will be, at `slot`, so that a read that goes on from there
+        need not search."""
         self._hints[offset] = slot
         if len(self._hints) > HINTS_MAX:
             del self._hints[next(iter(self._hints))]

@@ -34,7 +34,7 @@ from tidelog.model.varint import decode_varint
 
 VERSION = 0
 FLOOR_NUMBER = (1 << 64) - 1
-"""Stands in place of the proposal number in the rows of floor entries, whose position is no slot's."""
+"""Stands in place of the proposal number in the catalog rows of floor entries, since a floor belongs to no slot."""
 HEAD_BYTES_MAX = 4096
 NAME_BYTES_MAX = 56
 """Maximum bytes of content in a NAME row."""

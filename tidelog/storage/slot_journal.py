@@ -81,11 +81,11 @@ class SlotJournal:
     # -- moving ---------------------------------------------------------------------------------------------------
 
     def vacate(self, through: int = -1) -> int:
-        """Copies the live entries out of the oldest segments, as far as that is worth it; returns the journal offset
-        below which nothing is live.
+        """Copies the live entries of the oldest segments to the journal's end, so that these segments can be deleted.
+        Returns the journal offset below which nothing is live.
 
-        Segments that begin at `through` or before are vacated whatever it costs, but one call copies no more than
-        `MOVED_BYTES_MAX`.
+        Stops at the first segment of which more than one part in `MOVED_SHARE` would have to be copied, unless the
+        segment begins at `through` or before. One call copies about `MOVED_BYTES_MAX` at most.
         """
         # A segment goes whole, so never the active one.
         sealed = self.log.segments[:-1]

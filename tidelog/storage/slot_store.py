@@ -280,8 +280,8 @@ class SlotStore:
 
     @property
     def durable_end(self) -> int:
-        """Returns the journal offset up to which puts are durable, and covered by a durable mark if the store
-        vouches."""
+        """Returns the journal offset up to which puts are durable. In a store that vouches, a durable mark behind them
+        is durable as well, so that the next opening cannot take them for torn."""
         # A vouching store reports an entry when the mark behind it is durable, too. If it reported earlier, one bit of
         # rot at the end would look like a tear, and be truncated with what others were told (decision 0035).
         return self._vouched_end if self._vouches else self.journal.durable_offset
@@ -330,9 +330,9 @@ class SlotStore:
         self._delete_records()
 
     def vouch(self) -> bool:
-        """If the store vouches, writes a mark for the durable entries that have none. Returns True if a mark waits for
-        the next flush. Raises `DiskFull` or `Overloaded` (try again later), `LogOffline`, or `InternalError`: the store
-        is offline now."""
+        """If the store reports a put only when a durable mark behind it is durable as well (it *vouches*), writes a
+        mark for the durable entries that have none. Returns True if a mark waits for the next flush. Raises `DiskFull`
+        or `Overloaded` (try again later), `LogOffline`, or `InternalError`: the store is offline now."""
         # A mark says how far everything was durable before it, so it is written when a flush has ended, and itself
         # needs the next one.
         if self._vouches and self._marked_end < self.journal.durable_offset:

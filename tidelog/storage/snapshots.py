@@ -345,8 +345,9 @@ def _pread(file: File, size: int, position: int) -> bytes:
 
 
 def _is_superseded(name: str, oldest: str, current: Mapping[str, str]) -> bool:
-    """Returns True if a file belongs to a snapshot that is no longer needed. `current` maps a position to the file name
-    stem of its newest version."""
+    """Returns True if a file belongs to a snapshot that is no longer needed: it is older than the one with the file
+    name stem `oldest`, or an older version of its position. `current` maps a position to the file name stem of its
+    newest version."""
     stem = name.partition(".")[0]
     # Names have fixed widths, so they sort as position and version do.
     return stem < oldest or stem < current.get(stem.partition("-")[0], "")

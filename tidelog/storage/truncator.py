@@ -115,7 +115,7 @@ class Truncator:
         state.rolled_ms = now_ms
 
     def _use_up_sequences(self) -> None:
-        """Raises `sequences_used`, which marks all metainfo taken before this truncation as outdated."""
+        """Increases `sequences_used`, so that all metainfo taken before this truncation counts as outdated."""
         # One more than before in any case, also if nothing was appended in between.
         self._state.sequences_used = max(self._state.sequences_used + 1, self._state.tail.sequence)
 

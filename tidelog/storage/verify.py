@@ -25,7 +25,8 @@ class Step:
     bytes_total: int
     """Size of all segments when the verification began, in bytes."""
     bad_rows: int = 0
-    """Catalog rows that do not verify. No loss by itself: their content can be found in the batches."""
+    """Rows of catalogs (the segments' index files) that do not verify. No loss by itself: their content can be found in
+    the batches."""
     damage: Damage | None = None
     """Offsets that are lost on this disk; None if the step found none."""
 

@@ -32,7 +32,8 @@ _LastSteps: TypeAlias = dict[str, _Step | None]
 
 
 class Evening:
-    """A search for all cost-reducing paths. `run` moves partitions along them."""
+    """A search for all cost-reducing paths: chains of members, each of which can give the next one a partition, from a
+    member to one with at least two partitions fewer. `run` moves partitions along them."""
 
     def __init__(self, shares: Shares, subscribers: Mapping[str, Sequence[str]]) -> None:
         self._shares = shares

@@ -56,8 +56,8 @@ class Member:
     by `sized`)."""
 
     def says_as(self, other: Member) -> bool:
-        """Returns True if `other` is the same member with the same protocols and client, so that only waits or the
-        assignment differ."""
+        """Returns True if `other` is the same member with the same protocols and client, so that only waiting requests
+        or the assignment differ."""
         return (
             self.protocols is other.protocols
             and self.client_id is other.client_id

@@ -39,8 +39,9 @@ class Verdict(Enum):
 
     APPLIED = "applied"
     VOID = "void"
-    """Chosen, but its birth is below that of a value at a lower position, or the log is not unbroken from the position
-    that it names: it is never acknowledged and never delivered."""
+    """Chosen, but without effect: the value was first proposed by an older coordinator than a value before it, or it is
+    a batch that requires an unbroken log before it (`is_behind_a_gap`). It is never acknowledged and never delivered.
+    """
     NOTHING = "nothing"
     """A NOP: there is nothing to apply."""
 
@@ -52,8 +53,8 @@ def is_void(prefix: Prefix, value: Value) -> bool:
 
 
 def is_behind_a_gap(prefix: Prefix, value: Value) -> bool:
-    """Returns True for a batch that takes effect only if the log is unbroken from position `value.begin` on, where it
-    is not: a value there is void, or of another coordinator."""
+    """Returns True for a batch that takes effect only if all values from position `value.begin` on are effective and of
+    its own coordinator, if one of them is void or of another coordinator."""
     # A positive `begin` says from which position on a batch needs the log unbroken. Other kinds use it otherwise.
     return value.kind is Kind.APPEND and 0 < value.begin < prefix.unbroken_from
 

@@ -48,7 +48,8 @@ class LogCoordinator(Proposer):
         self._is_changing = False
         """True once the coordinator has proposed new voters, after which it proposes nothing more."""
         self._in_order_from = 0
-        """The position from which on all its batches were proposed with `is_in_order`; 0 if the last one was not."""
+        """The position of the first batch in the present run of batches that were proposed with `is_in_order`; 0 if the
+        last batch was not."""
         self._own: dict[int, Value] = {}
         """The values, by position, that this coordinator proposed first and that are not applied yet."""
 

@@ -67,7 +67,8 @@ class Proposals:
         return [chosen, *(Send(node, notice) for node in self._quorum.members if node != me)]
 
     def settled_to(self, position: int) -> None:
-        """Drops the proposals below `position`, because everything there is applied, by whichever proposer."""
+        """Drops the proposals below `position`, because all values there are applied, whichever proposer they came
+        from."""
         for settled in [open_position for open_position in self._open if open_position < position]:
             del self._open[settled]
 
