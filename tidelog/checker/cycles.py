@@ -56,7 +56,7 @@ LEVELS = (
 
 
 def cycles(run: Run, versions: Versions) -> Iterator[Anomaly]:
-    """Yields an anomaly for each strongly connected component of the dependencies."""
+    """Yields an anomaly for each set of operations whose dependencies form cycles (a strongly connected component)."""
     dependencies = Dependencies(run, versions)
     nodes = dependencies.nodes
     for component in components(dependencies.graph(LEVELS[-1], range(len(nodes)))):

@@ -56,7 +56,8 @@ class Run:
     acts: list[Act] = field(default_factory=list)
     """All operations, in the order of their invocations."""
     forgotten: list[Act] = field(default_factory=list)
-    """Polls, with only their records of partitions that lost unsynced records, or all copies, afterwards."""
+    """Polls of partitions that later lost unsynced records, or all copies; each with only its records of these
+    partitions."""
     views: list[tuple[View, int | None]] = field(default_factory=list)
     """Contents of partitions at rest, each with the node whose copy was read; None for the leader's."""
     damaged: dict[str, set[int]] = field(default_factory=dict)

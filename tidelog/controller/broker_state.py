@@ -66,6 +66,7 @@ class Lost:
         return self
 
     def takes_acknowledged(self, rules: TopicConfig) -> bool:
-        """Returns True if the broker may have lost records of such a topic that it had acknowledged."""
+        """Returns True if the broker may have lost records that it had acknowledged, of a topic with the settings
+        `rules`."""
         # With `fsynced` whatever was acknowledged is on the disk, and a power cut takes none of it.
         return self.loss is not Loss.NOT_SYNCED or rules.ack_durability == "replicated"

@@ -20,7 +20,8 @@ from tidelog.model.ids import NodeId, TopicId
 
 
 class Revocations:
-    """The revocations of one controller term. Everything before the term counts as a revocation for every broker."""
+    """The revocations of one controller term: decisions that take leaderships from brokers. Everything before the term
+    counts as a revocation for every broker."""
 
     def __init__(self) -> None:
         self._begun_at = 0

@@ -26,7 +26,7 @@ class Right(NamedTuple):
 
 
 Need = Sequence[Right]
-"""The alternatives that satisfy one need of a command."""
+"""Rights of which a caller must have at least one; a command may have several such needs."""
 ALTER_CLUSTER: Final = Right(Operation.ALTER, CLUSTER)
 
 

@@ -42,7 +42,7 @@ class LogFloor(Prefix, frozen=True):
 
     @property
     def state(self) -> OwnState | None:
-        """The log's own state at the floor; None if this replica has not got it."""
+        """The log's voters and voter ids at the floor; None if this replica does not have them."""
         return OwnState(self.voters, self.voters_position, self.assigned) if self.is_known else None
 
 
@@ -59,7 +59,8 @@ def _changed(state: OwnState, position: int, entry: VoterSet | VoterAssigned) ->
 
 
 class OwnStateHistory:
-    """The log's state at each position from a floor on, as far as one replica has delivered the entries."""
+    """The log's voters and voter ids at each position from a floor on, as far as one replica has delivered the
+    entries."""
 
     def __init__(self, position: int, state: OwnState | None) -> None:
         self._begin = position
@@ -68,7 +69,7 @@ class OwnStateHistory:
         self._entries: list[tuple[int, VoterSet | VoterAssigned]] = []
 
     def note(self, position: int, entry: VoterSet | VoterAssigned) -> None:
-        """Adds one of the log's own entries, the next in order."""
+        """Adds the next of the log's own entries: new voters, or a voter id that a disk got."""
         self._entries.append((position, entry))
 
     def install(self, position: int, state: OwnState) -> None:
@@ -76,7 +77,8 @@ class OwnStateHistory:
         self._begin, self._state, self._entries = position, state, []
 
     def at(self, position: int) -> OwnState | None:
-        """Returns the state at a position up to which all entries are delivered; None if it is not known here."""
+        """Returns the log's voters and voter ids at a position up to which all entries are delivered; None if they are
+        not known here."""
         if self._state is None or position < self._begin:
             return None
         state = self._state

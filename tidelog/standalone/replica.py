@@ -237,7 +237,8 @@ class LogReplica:
         self._fail("the disk has failed; see what it was, then start this replica again")
 
     def lacks_snapshot(self) -> None:
-        """Fetches the log's state from another replica, since the log begins later than this one knows it."""
+        """Fetches the log's voters and voter ids at its first position from another replica, since this one does not
+        know them."""
         if self._require_parts().state.is_lacking and (self._fetching is None or self._fetching.done()):
             self._fetching = self._spawn(self._fetch_state())
 

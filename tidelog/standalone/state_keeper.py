@@ -26,8 +26,8 @@ BEHIND_S = 0.02
 
 
 class StateKeeper:
-    """Keeps the log's own state on one replica. `attach` passes it the log, which cannot be made before the
-    membership."""
+    """Keeps the log's own state (its voters and voter ids) on one replica. `attach` passes it the log, which cannot be
+    made before the membership."""
 
     def __init__(self, member: LogMember, servers: Servers) -> None:
         self._member = member
@@ -56,7 +56,7 @@ class StateKeeper:
         return msgspec.msgpack.encode(self.history.floor(prefix, self._log.delivery.position))
 
     def note(self, position: int, entry: VoterSet | VoterAssigned) -> None:
-        """Adds one of the log's own entries, the next in order."""
+        """Adds the next of the log's own entries: new voters, or a voter id that a disk got."""
         self.history.note(position, entry)
         if isinstance(entry, VoterAssigned):
             self._enlist()
@@ -69,11 +69,11 @@ class StateKeeper:
 
     @property
     def is_lacking(self) -> bool:
-        """True if the log begins later than this replica knows its state."""
+        """True if this replica does not know the log's voters and voter ids at the position where its log begins."""
         return self._log.delivery.needs_snapshot is not None
 
     async def fetch(self) -> None:
-        """Fetches the state at the log's first position from other replicas, until this one has it."""
+        """Fetches the log's voters and voter ids at its first position from other replicas, until this one has them."""
         log = self._log
         while (needed := log.delivery.needs_snapshot) is not None:
             answer = await self._ask(needed)
@@ -102,8 +102,8 @@ class StateKeeper:
         self._enlist()
 
     def at_begin(self) -> OwnStateAt:
-        """Returns the state at the first position of this replica's log. Raises `NotController` if it does not
-        know it."""
+        """Returns the log's voters and voter ids at the first position of this replica's log. Raises `NotController` if
+        this replica does not know them."""
         begin = self._log.engine.node.replica.begin
         state = self.history.at(begin)
         if state is None or not state.voters or begin > self._log.delivery.position:
@@ -111,6 +111,6 @@ class StateKeeper:
         return OwnStateAt(begin, state)
 
     async def flush(self) -> bool:
-        """Flushes the journal; returns True if the state at the log's first position is known here, and durable, as a
-        voter needs it."""
+        """Flushes the journal; returns True if the log's voters and voter ids at its first position are known here, and
+        durable, as a voter needs them."""
         return self.history.at(self._log.engine.node.replica.begin) is not None and await self._log.disk.flush()

@@ -69,7 +69,7 @@ class IsrLeader:
     """The leader's state machine of one partition in one leader epoch.
 
     Invariant: high_watermark <= acknowledged end of every member of the maximal in-sync set that has reported in this
-    epoch and was a member when it advanced; log_end_offset <= next_offset.
+    epoch and was a member when the high watermark advanced; log_end_offset <= next_offset.
     """
 
     def __init__(

@@ -39,7 +39,8 @@ class LogCoordinator(Proposer):
         super().__init__(number, term, replica)
         assert window >= 1
         self.is_elected = False
-        """True once this coordinator's barrier is applied. It stays True when the coordinator is deposed."""
+        """True once this coordinator's barrier (its first value, BARRIER) is applied. It stays True when the
+        coordinator is deposed."""
         self.next_offset = 0
         """The record offset for the next `Append`; valid once elected."""
         self._window = window
@@ -64,7 +65,7 @@ class LogCoordinator(Proposer):
         return self.is_writing and self._next_position == self._replica.applied.position
 
     def _on_quorum(self, end: int) -> list[Action]:
-        """Proposes the barrier, once a quorum has promised."""
+        """Proposes the barrier, the coordinator's first value, once a quorum has promised."""
         # In parallel with the fill below it: it need only be chosen before any value of a client is proposed. Then a
         # client's value proves that the barrier stands below it, and whatever is older above the barrier is void.
         self._barrier = end

@@ -251,7 +251,7 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 class Elected(msgspec.Struct, frozen=True):
-    """Effect: this node is coordinator: its barrier is applied, and it accepts `Append`s."""
+    """Effect: this node is coordinator: its first value (the barrier) is applied, and it accepts `Append`s."""
 
     number: int
     position: int

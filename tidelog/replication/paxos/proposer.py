@@ -141,8 +141,8 @@ class Proposer(ABC):
                 return []
 
     def _on_learned(self, sender: int, response: WriteResponse) -> list[Action]:
-        """Ends the attempt if the value chosen at the position is not this proposer's: it was chosen under a larger
-        number."""
+        """Takes the answer that a value is chosen at the position already: learns that value, and ends the attempt. If
+        the sender has truncated the position, requests its learned slots instead."""
         if response.value is None:
             # The position is truncated at the sender. What was chosen there may be the value that is proposed here.
             return [Send(sender, LearnRequest(self._replica.applied.position))]
