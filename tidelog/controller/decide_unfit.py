@@ -66,8 +66,8 @@ def _relieve(
 
 
 def _candidates(image: ClusterImage, info: PartitionInfo, node: NodeId) -> list[NodeId]:
-    """Returns the brokers that may lead instead without data loss: in-sync replicas first, in the order of the replicas
-    from `node` on, then those of the ELR."""
+    """Returns the brokers that may lead in place of `node` without data loss: in-sync replicas first, in the order of
+    the replicas from `node` on, then those of the ELR."""
     # In a circle from the unfit one on, so that all have their turn if several are damaged.
     at = info.replicas.index(node)
     others = [replica for replica in (*info.replicas[at + 1 :], *info.replicas[:at]) if image.is_live(replica)]

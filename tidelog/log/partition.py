@@ -67,7 +67,7 @@ _CONFIGS = msgspec.json.Decoder(_Configs)
 
 
 class Extent(NamedTuple):
-    """Extent of the log: its first position, the committed end, and the end of the leader's copy."""
+    """Extent of the log: its first position, the end of what is committed, and the end of the leader's copy."""
 
     beginning: int
     ending: int

@@ -12,8 +12,8 @@ class Holding(Enum):
     HAVE = "have"
     """The replica has the batch intact; the answer contains it."""
     HAVE_FAULTY = "have_faulty"
-    """The replica had the batch, and its copy is damaged, too: the row in its catalog is intact and names the same
-    batch. If the question names no batch: the batch at that offset is damaged."""
+    """The replica had the batch, and its copy is damaged, too: the row in its catalog (index file) is intact and names
+    the same batch. If the question names no batch: the batch at that offset is damaged."""
     DONT_HAVE = "dont_have"
     """The replica's log is intact there, and ends before the batch or has another one: the replica never acknowledged
     this batch."""

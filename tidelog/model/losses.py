@@ -40,7 +40,8 @@ class AcceptedLoss:
     statements: tuple[LossStatement, ...] = ()
     """The reports of the replicas about these offsets, in order of node ids."""
     digests: tuple[str, ...] = ()
-    """Digests of the lost batches, in hexadecimal, as far as a row of a replica's catalog still names them."""
+    """Digests of the lost batches, in hexadecimal, as far as a row of a replica's catalog (index file) still names
+    them."""
 
 
 class LostRanges:

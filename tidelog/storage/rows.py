@@ -75,8 +75,9 @@ assert all(s.size == _CHECKED for s in (_BODY, _HEADER, _LINEAGE, _PRODUCER))
 
 
 class Row(NamedTuple):
-    """A body row, unpacked. `position` and `number` are the Paxos position and proposal number of a journal entry
-    (`slot_entries`), or of the value that the batch came in (`commit.protocol=paxos`), if known; 0 elsewhere."""
+    """A body row of a catalog (any row but its header and its checkpoint), unpacked. `position` and `number` are the
+    Paxos position and proposal number of a journal entry (`slot_entries`), or of the value that the batch came in
+    (`commit.protocol=paxos`), if known; 0 elsewhere."""
 
     magic: int
     version: int
@@ -230,7 +231,8 @@ class RowCodec:
         return self.seal_bytes(_BODY.pack(*row))
 
     def body(self, raw: Buffer) -> Row | None:
-        """Unpacks a body row; None if it is damaged, or no body row."""
+        """Unpacks a body row (any but a catalog's header and checkpoint rows); None if it is damaged, or no body
+        row."""
         return next(self.bodies(raw), None)
 
     def bodies(self, raw: Buffer) -> Iterator[Row | None]:

@@ -186,7 +186,8 @@ class Segment:
             return b"".join(row for row in rows if row)
 
     def row(self, slot: int) -> Row | None:
-        """Returns a body row; None if it is damaged or has another slot's sequence."""
+        """Returns the body row (not of the catalog's header or checkpoint) at a slot; None if it is damaged or has
+        another slot's sequence."""
         return next(self._checked(slot, self.raw_rows(slot, 1)), None)
 
     def rows(self, slot: int) -> Iterator[Row | None]:
