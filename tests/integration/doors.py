@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tidelog.adapters.broker_frames import dial
-from tidelog.adapters.system import SystemEntropy, in_thread
+from tidelog.adapters.broker_frames import dial, in_thread
+from tidelog.adapters.system import SystemEntropy
 from tidelog.transport.credentials import Credentials
 from tidelog.transport.frames.doors import Dial, Doors
 from tidelog.transport.frames.introduction import Introduction

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 from tidelog.adapters.frame_protocol import FrameProtocol, PortWords, Receiver, TcpTimeouts
 from tidelog.adapters.tls_frames import EncryptedFrames
 from tidelog.model.ports import FrameConnection
+
+T = TypeVar("T")
 
 ANSWER_BYTES_MAX: Final = 128 << 20
 TIMEOUTS: Final = TcpTimeouts(unsent_s_max=30.0)
@@ -55,3 +58,9 @@ async def dial(host: str, port: int, receiver: Receiver, context: ssl.SSLContext
         protocol.give_up()
         raise
     return protocol
+
+
+async def in_thread(call: Callable[[], T]) -> T:
+    """Makes a call that would keep the event loop busy in one of the loop's threads. If the caller is cancelled, the
+    call still runs to its end."""
+    return await asyncio.to_thread(call)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 import secrets
 import socket
 import time
-from collections.abc import Callable
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -37,12 +35,6 @@ def thread_busy_s() -> float:
     except (OSError, ValueError):
         return time.thread_time()
     return (int(ran_ns) + int(waited_ns)) / 1e9
-
-
-async def in_thread(call: Callable[[], T]) -> T:
-    """Makes a call that would keep the event loop busy in one of the loop's threads. If the caller is cancelled, the
-    call still runs to its end."""
-    return await asyncio.to_thread(call)
 
 
 class SystemClock:

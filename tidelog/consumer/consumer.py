@@ -7,9 +7,9 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Self, Unpack
 
-from tidelog.adapters.broker_frames import dial
+from tidelog.adapters.broker_frames import dial, in_thread
 from tidelog.adapters.secret_file import read_secret
-from tidelog.adapters.system import SystemEntropy, in_thread
+from tidelog.adapters.system import SystemEntropy
 from tidelog.consumer.consumer_group import ConsumerGroup
 from tidelog.consumer.errors import GroupNeeded
 from tidelog.consumer.options import FetchOptions, GroupOptions, parse_on_loss, parse_order, parse_reset

@@ -47,7 +47,7 @@ def create_offsets_topic(image: ClusterImage, command: CreateOffsetsTopic, confi
     factor = min(config.offsets_topic_replication_factor, expected)
     partitions = range(config.offsets_topic_num_partitions if name == OFFSETS_TOPIC else AUDIT_PARTITIONS)
     try:
-        configs = _configs(config) if name == OFFSETS_TOPIC else _audit_configs(config)
+        configs = _offsets_configs(config) if name == OFFSETS_TOPIC else _audit_configs(config)
         record = TopicCreated(name, command.topic_id, assign(image, partitions, factor, None), configs)
         check_electable(apply_all(image, (record,), image.position).topics[name])
     except InvalidRequest as error:
@@ -59,24 +59,24 @@ def create_offsets_topic(image: ClusterImage, command: CreateOffsetsTopic, confi
 def _audit_configs(config: BrokerConfig) -> dict[str, str]:
     """Returns, by name, the audit topic's settings that differ from users' topics; its retention is left to the
     operator."""
+    return {**_configs(config), "cleanup.policy": "delete", "max.message.bytes": str(MIB)}
+
+
+def _offsets_configs(config: BrokerConfig) -> dict[str, str]:
+    """Returns, by name, the settings of the offsets topic, which keep it from losing records whatever the brokers'
+    defaults are."""
     return {
-        COMMIT_PROTOCOL: config.offsets_topic_commit_protocol,
-        "cleanup.policy": "delete",
-        "max.message.bytes": str(MIB),
-        "message.timestamp.type": "CreateTime",
-        "message.timestamp.before.max.ms": str(INT64_MAX),
-        "unclean.leader.election.enable": "false",
+        **_configs(config),
+        "cleanup.policy": "compact",
+        "segment.bytes": str(SEGMENT_BYTES),
+        "max.message.bytes": str(DECISION_BYTES_MAX),
     }
 
 
 def _configs(config: BrokerConfig) -> dict[str, str]:
-    """Returns, by name, the settings of the offsets topic, which keep it from losing records whatever the brokers'
-    defaults are."""
+    """Returns, by name, the settings that all internal topics have."""
     return {
         COMMIT_PROTOCOL: config.offsets_topic_commit_protocol,
-        "cleanup.policy": "compact",
-        "segment.bytes": str(SEGMENT_BYTES),
-        "max.message.bytes": str(DECISION_BYTES_MAX),
         "message.timestamp.type": "CreateTime",
         "message.timestamp.before.max.ms": str(INT64_MAX),
         "unclean.leader.election.enable": "false",

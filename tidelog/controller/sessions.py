@@ -75,14 +75,12 @@ class Sessions:
     def follow(self, image: ClusterImage, now_s: float) -> None:
         """Follows the registrations of an image: begins a session for each new registration, and ends those of removed
         brokers."""
-        followed = {}
-        for node, broker in image.brokers.items():
-            session = self._sessions.get(node)
-            is_known = session is not None and session.broker_epoch == broker.epoch
-            # A new registration is another process: it gets a whole session, and nothing that was heard of the last
-            # one.
-            followed[node] = session if session is not None and is_known else Session(broker.epoch, now_s)
-        self._sessions = followed
+        # A new registration is another process: it gets a whole session, and nothing that was heard of the last
+        # one.
+        self._sessions = {
+            node: self._sessions[node] if self._is_of(node, broker.epoch) else Session(broker.epoch, now_s)
+            for node, broker in image.brokers.items()
+        }
         self._silences = {
             (node, epoch): words for (node, epoch), words in self._silences.items() if self._is_of(node, epoch)
         }

@@ -165,15 +165,11 @@ def decode_image(data: bytes) -> ClusterImage:
 
 def _with_since(image: ClusterImage) -> ClusterImage:
     """Returns the image of an older format, in which all replicas are taken to be assigned since the beginning."""
-    return replace(
-        image,
-        topics=in_order(
-            {
-                name: replace(topic, partitions=tuple(_since_the_beginning(info) for info in topic.partitions))
-                for name, topic in image.topics.items()
-            }
-        ),
-    )
+    topics = {
+        name: replace(topic, partitions=tuple(map(_since_the_beginning, topic.partitions)))
+        for name, topic in image.topics.items()
+    }
+    return replace(image, topics=in_order(topics))
 
 
 def _since_the_beginning(info: PartitionInfo) -> PartitionInfo:

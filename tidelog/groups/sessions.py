@@ -7,6 +7,7 @@ it was told to revoke for its rebalance timeout. After a change of coordinator a
 
 from __future__ import annotations
 
+from functools import partial
 from heapq import heappop, heappush
 from typing import Final, TypeAlias
 
@@ -42,10 +43,7 @@ class Deadlines:
 
     def pop_due(self, now_s: float) -> list[GroupMember]:
         """Removes the deadlines that have passed; returns their keys."""
-        due = list[GroupMember]()
-        while (key := self.pop(now_s)) is not None:
-            due.append(key)
-        return due
+        return list(iter(partial(self.pop, now_s), None))
 
     def pop(self, now_s: float) -> GroupMember | None:
         """Removes the first deadline that has passed, and returns its key; None if none has passed."""

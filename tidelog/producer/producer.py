@@ -14,9 +14,9 @@ from itertools import accumulate
 from types import TracebackType
 from typing import Self, Unpack
 
-from tidelog.adapters.broker_frames import dial
+from tidelog.adapters.broker_frames import dial, in_thread
 from tidelog.adapters.secret_file import read_secret
-from tidelog.adapters.system import SystemClock, SystemEntropy, in_thread
+from tidelog.adapters.system import SystemClock, SystemEntropy
 from tidelog.model.batch_header import Compression
 from tidelog.model.errors import InvalidRequest, TidelogError
 from tidelog.model.ports import Clock, Entropy

@@ -36,10 +36,6 @@ class Offsets:
         """The names of the topics with a partition in these offsets, sorted."""
         return sorted({partition.topic for partition in self.positions})
 
-    def moved(self, positions: Mapping[TopicPartition, int]) -> Offsets:
-        """Returns the offsets with those of some partitions replaced."""
-        return Offsets({**self.positions, **positions}, self.topic_ids)
-
     def without(self, topics: Iterable[str]) -> Offsets:
         """Returns the offsets without these topics."""
         gone = set(topics)

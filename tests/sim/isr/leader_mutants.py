@@ -55,7 +55,7 @@ class Reverting(InSyncSet):
     def answered(self, answer: AlterPartitionAnswered) -> None:
         super().answered(answer)
         if answer.outcome is Outcome.AMBIGUOUS and self._in_flight is None:
-            self._wanted = ()
+            self._proposed = ()
 
 
 class RevertOnAmbiguous(WithSet):

@@ -340,7 +340,7 @@ def candidate_does_not_copy_first() -> list[Patch]:
 
 def open_voters_are_ignored() -> list[Patch]:
     """What a quorum shows about voters is proposed again like anything else."""
-    return [(Term, "is_news", lambda self, position, value: False)]
+    return [(Term, "names_new_voters", lambda self, position, value: False)]
 
 
 def voters_chosen_by_the_old_alone() -> list[Patch]:

@@ -10,8 +10,8 @@ from typing import Protocol
 
 from tidelog.broker.partitions.led_partition import LedPartition
 from tidelog.broker.partitions.local_copy import LocalCopy
-from tidelog.broker.partitions.partition_handle import Extent, FetchedBatches, Offsets, PartitionHandle, ReadHandle
-from tidelog.broker.partitions.proposals import Asker, ProduceReceipt, Proposal
+from tidelog.broker.partitions.partition_handle import FetchedBatches, Offsets, PartitionHandle, ReadHandle
+from tidelog.broker.partitions.proposals import ProduceReceipt, Proposal
 from tidelog.broker.repair.loss_finding import LossFinder
 from tidelog.broker.repair.loss_report import LossReport
 from tidelog.broker.repair.remains_finding import RemainsFinder
@@ -28,8 +28,6 @@ from tidelog.model.ids import PartitionId
 from tidelog.transport.peer import PeerLost, PeerUnreachable
 
 __all__ = [
-    "Asker",
-    "Extent",
     "FetchedBatches",
     "LedPartition",
     "LocalCopy",
@@ -40,9 +38,7 @@ __all__ = [
     "ProduceReceipt",
     "Proposal",
     "ReadHandle",
-    "RemainsReport",
     "VerifyFilesQuery",
-    "VerifyFilesReply",
     "VerifyQuery",
     "VerifyReply",
 ]

@@ -98,12 +98,6 @@ class Medium:
     def _random_choices(self, sequences: list[int]) -> RandomChoices:
         return RandomChoices(self.random, min(sequences, default=0), max(sequences, default=0))
 
-    def drop_caches(self) -> None:
-        """Makes reads return the durable content from now on: damage and lost writes become visible."""
-        for node in self.walk().values():
-            if not node.pending:
-                node.drop_cache()
-
     def walk(self) -> dict[str, FileNode]:
         """Returns all files by path, sorted, for checks and for damage; the program under test uses `SimDisk`."""
         files: dict[str, FileNode] = {}

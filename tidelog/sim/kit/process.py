@@ -43,11 +43,6 @@ class LocalTime:
         """Changes the rate from the virtual time `true_s` on; the shown time does not jump."""
         self._local_s, self._true_s, self.rate = self.at(true_s), true_s, rate
 
-    def jump(self, seconds: float) -> None:
-        """Skips time, as after a suspend; a monotonic clock never goes back."""
-        assert seconds >= 0, seconds
-        self._local_s += seconds
-
 
 class Process:
     """The callbacks and tasks of one start of one machine."""

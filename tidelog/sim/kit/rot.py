@@ -92,13 +92,6 @@ def plant(medium: Medium, path: str, content: bytes) -> None:
     _take(medium, path, "planted_file")
 
 
-def swap(medium: Medium, first: str, second: str) -> None:
-    """Exchanges the contents of two files."""
-    a, b = _take(medium, first, "swapped_file"), medium.walk()[second]
-    a.data, b.data = b.data, a.data
-    a.durable, b.durable = b.durable, a.durable
-
-
 def _take(medium: Medium, path: str, fault: str) -> FileNode:
     medium.statistics.faults[fault] += 1
     node = medium.space.find(path)
