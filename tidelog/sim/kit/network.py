@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 from tidelog.model.ports import FrameConnection, FrameReceiver, NetworkListener
 from tidelog.sim.kit.network_link import Link
-from tidelog.sim.kit.network_pipe import Pipe, SimConnection
+from tidelog.sim.kit.network_pipe import Host, Pipe, SimConnection
 from tidelog.sim.kit.network_replay import replay_of
 
 FIRST_PORT = 32768
@@ -111,7 +111,7 @@ class SimNetwork:
             later_s = self.rng.expovariate(1 / link.replay_s_mean)
             asyncio.get_running_loop().call_later(later_s, self._replay, end.far_end.host, end.host, replayed)
 
-    def _replay(self, caller: SimHost, callee: SimHost, frame: bytes) -> None:
+    def _replay(self, caller: Host, callee: Host, frame: bytes) -> None:
         """Repeats a frame on any connection between the same two hosts that has carried a frame before."""
         if not callee.is_alive or callee.is_paused:
             return

@@ -14,18 +14,41 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import math
-from collections import deque
+import random
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from tidelog.model.ports import Buffer, FrameReceiver
 from tidelog.sim.kit.network_link import Link
 
-if TYPE_CHECKING:
-    from tidelog.sim.kit.network import SimHost, SimNetwork
-
 SOCKET_BYTES = 256 << 10
 """Bytes that the sender's system buffers; more than that counts as queued in the sender's process."""
+
+
+class Host(Protocol):
+    """Host that an end of a connection belongs to: one start of a machine."""
+
+    address: str
+    is_alive: bool
+    is_paused: bool
+    connections: dict[SimConnection, None]
+
+
+class Network(Protocol):
+    """Network that a connection is part of."""
+
+    rng: random.Random
+    statistics: Counter[str]
+
+    def is_up(self, address: str) -> bool:
+        """Returns True if the machine has power."""
+
+    def is_paused(self, address: str) -> bool:
+        """Returns True if the machine is paused: nothing reaches or leaves it for now."""
+
+    def note(self, end: SimConnection, frame: bytes) -> None:
+        """Is called with each frame that is about to arrive at this end."""
 
 
 class Item(NamedTuple):
@@ -39,7 +62,7 @@ class Item(NamedTuple):
 class Pipe:
     """Direction of a connection, with the frames under way in it."""
 
-    def __init__(self, network: SimNetwork, link: Link) -> None:
+    def __init__(self, network: Network, link: Link) -> None:
         self.link = link
         self.on_lost_patience: Callable[[], None] | None = None
         self._network = network
@@ -124,8 +147,8 @@ class SimConnection:
 
     def __init__(
         self,
-        network: SimNetwork,
-        host: SimHost,
+        network: Network,
+        host: Host,
         out: Pipe,
         back: Pipe,
         remote: str,
@@ -266,6 +289,6 @@ class SimConnection:
             self.out.close()
             self.back.close()
 
-    def is_from(self, caller: SimHost) -> bool:
+    def is_from(self, caller: Host) -> bool:
         """Returns True if this end accepted the connection and `caller` opened it."""
         return self.is_accepted and self.far_end is not None and self.far_end.host is caller

@@ -4,15 +4,32 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from tidelog.model.ports import Buffer
 from tidelog.sim.kit.faults import NO_FAULTS
 from tidelog.sim.kit.inode import SECTOR_BYTES, FileNode
+from tidelog.sim.kit.medium import Medium
 from tidelog.sim.kit.namespace import os_error
 
-if TYPE_CHECKING:
-    from tidelog.sim.kit.disk import SimDisk
+
+class Incarnation(Protocol):
+    """Incarnation of a simulated disk: the disk as one running machine sees it."""
+
+    @property
+    def medium(self) -> Medium: ...
+
+    def check_alive(self) -> None:
+        """Raises `Crashed` once the incarnation is over."""
+
+    def begin(self, kind: str, detail: str, payload: bytes = b"") -> bool:
+        """Starts an operation that changes the disk. Returns True if it is the last before a planned crash, which `end`
+        must be told."""
+
+    def end(self, dies: bool) -> None:
+        """Ends an operation. Raises `Crashed` after the last one before a planned crash."""
+
+    def release_lock(self, number: int, lock: SimLock) -> None: ...
 
 
 class SimFile:
@@ -20,7 +37,7 @@ class SimFile:
 
     __slots__ = ("_disk", "_medium", "_node", "_path")
 
-    def __init__(self, disk: SimDisk, node: FileNode, path: str) -> None:
+    def __init__(self, disk: Incarnation, node: FileNode, path: str) -> None:
         self._disk = disk
         self._medium = disk.medium
         self._node: FileNode | None = node
@@ -124,7 +141,7 @@ class SimFile:
 class SimLock:
     """Held file lock (`Lock`); it becomes unusable with the incarnation of its disk."""
 
-    def __init__(self, disk: SimDisk, number: int) -> None:
+    def __init__(self, disk: Incarnation, number: int) -> None:
         self._disk = disk
         self._number = number
 

@@ -8,7 +8,8 @@ elections.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from tidelog.replication.paxos.apply import Verdict
 from tidelog.replication.paxos.events import (
@@ -18,6 +19,7 @@ from tidelog.replication.paxos.events import (
     Elect,
     Elected,
     Enlist,
+    Event,
     Jumped,
     Lost,
     Repaired,
@@ -25,16 +27,27 @@ from tidelog.replication.paxos.events import (
 )
 from tidelog.replication.paxos.state import Kind, Status
 from tidelog.replication.paxos.voters import InvalidVoters, Phase, VoterSet
+from tidelog.sim.paxos.scenario import Scenario
 from tidelog.sim.paxos.sim_node import SimNode
+from tidelog.sim.paxos.truth import Truth
 
-if TYPE_CHECKING:
-    from tidelog.sim.paxos.simulation import Simulation
+
+class Shell(Protocol):
+    """The interface of `Simulation` that `Voting` uses."""
+
+    scenario: Scenario
+    truth: Truth
+    on_changed: Callable[[SimNode], None]
+
+    def after(self, ticks: int, call: Callable[..., None], *args: Any) -> None: ...
+
+    def step(self, node: SimNode, event: Event) -> None: ...
 
 
 class Voting:
     """The changes of voters of all nodes of a run."""
 
-    def __init__(self, sim: Simulation) -> None:
+    def __init__(self, sim: Shell) -> None:
         self._sim = sim
 
     # -- what an engine says -----------------------------------------------------------------------------------------
