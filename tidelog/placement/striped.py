@@ -72,13 +72,12 @@ def _replicas(ordered: list[UsableBroker], partition: int, replication_factor: i
     shift = partition // broker_count * rack_count
     # Modulo n - 1, beginning behind the preferred replica: so no shift ever comes back to it. Modulo n (Kafka's
     # design of 2012) puts two replicas on one broker at j + k = n.
-    turns = [(shift + step) % (broker_count - 1) for step in range(broker_count - 1)]
+    turns = ((shift + step) % (broker_count - 1) for step in range(broker_count - 1))
     chosen, left = [ordered[first]], list[UsableBroker]()
     for candidate in (ordered[(first + 1 + turn) % broker_count] for turn in turns):
-        if len(chosen) < replication_factor and _keeps_spread(candidate, chosen, rack_count):
-            chosen.append(candidate)
-        else:
-            left.append(candidate)
+        if len(chosen) == replication_factor:
+            break
+        (chosen if _keeps_spread(candidate, chosen, rack_count) else left).append(candidate)
     # Every rack has its replicas by now, or is too small for more: the rest goes to any brokers that are left.
     return [broker.node_id for broker in (*chosen, *left)][:replication_factor]
 
