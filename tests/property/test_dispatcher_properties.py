@@ -1,4 +1,4 @@
-"""What is processed out of order against a set of integers, and the dispatcher against what it promises."""
+"""Processed offsets behave as a set of integers does, and the dispatcher keeps its promises about keys."""
 
 from __future__ import annotations
 

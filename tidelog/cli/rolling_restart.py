@@ -66,7 +66,7 @@ def _filled(command: str, node: int, host: str, rack: str) -> str:
 
 
 class Restart:
-    """One rolling restart of a cluster."""
+    """The state of one rolling restart: it stops and starts the brokers of a cluster one after the other."""
 
     def __init__(self, admin: AdminClient, command: str, wait_s: float, *, is_quiet: bool) -> None:
         self._admin = admin

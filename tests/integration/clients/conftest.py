@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 
@@ -10,6 +11,7 @@ import pytest
 from tests.integration.clients.losing_proxy import LosingProxy
 from tidelog.admin import AdminClient
 from tidelog.consumer import Consumer, ConsumerRecord, TopicPartition
+from tidelog.model.groups import Heartbeat, HeartbeatAnswer
 from tidelog.testing import LocalCluster
 
 NewTopic = Callable[..., Awaitable[str]]
@@ -105,3 +107,18 @@ def read() -> Callable[..., Awaitable[list[ConsumerRecord]]]:
 async def proxy(cluster: LocalCluster) -> AsyncIterator[LosingProxy]:
     async with LosingProxy(cluster) as proxy:
         yield proxy
+
+
+def hold_back_heartbeats(monkeypatch: pytest.MonkeyPatch, member: Consumer, topic: str) -> asyncio.Event:
+    """Cuts a member off from its coordinator, until the event that is returned is set."""
+    assert member._group is not None
+    calls, is_connected = member._group._calls, asyncio.Event()
+    heartbeat = calls.heartbeat
+
+    async def held_back(said: Heartbeat, patience_s: float) -> HeartbeatAnswer:
+        await is_connected.wait()
+        return await heartbeat(said, patience_s)
+
+    monkeypatch.setattr(calls, "heartbeat", held_back)
+    member._group._member.start([topic], "")  # the poll that is under way is cut off
+    return is_connected

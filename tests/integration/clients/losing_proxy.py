@@ -4,6 +4,7 @@ HTTP, or in frames (Kafka's protocol)."""
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from contextlib import AsyncExitStack
 from typing import NamedTuple, Self
 
@@ -79,7 +80,7 @@ class _Link(NamedTuple):
     upstream_writer: asyncio.StreamWriter
 
 
-class _Relay:
+class _Relay(ABC):
     """Listens in a broker's place, at a port with as many digits, so that an answer with it keeps its length."""
 
     def __init__(self, upstream: str, proxy: LosingProxy) -> None:
@@ -119,8 +120,9 @@ class _Relay:
         finally:
             _abort(ends)
 
+    @abstractmethod
     async def _pass_on(self, link: _Link) -> None:
-        raise NotImplementedError
+        """Passes requests and answers on until one end closes, or an answer is to be lost."""
 
 
 class _HttpRelay(_Relay):

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from tests.integration.clients.conftest import hold_back_heartbeats
 from tests.integration.http.conftest import Site
 from tidelog.admin import AdminClient
 from tidelog.consumer import (
@@ -30,7 +31,7 @@ from tidelog.consumer import (
 from tidelog.consumer.intervals import ProcessedOffsets, decode_processed
 from tidelog.consumer.partition_dispatcher import PartitionDispatcher
 from tidelog.model.errors import InvalidRequest, OffsetOutOfRange
-from tidelog.model.groups import DescribeGroup, Heartbeat, HeartbeatAnswer
+from tidelog.model.groups import DescribeGroup
 from tidelog.producer import Producer
 from tidelog.sim.kit.disk import SimDisk
 from tidelog.sim.kit.environment import SimRunner
@@ -42,7 +43,7 @@ T0, T1, T2, T3 = (TopicPartition("t", number) for number in range(4))
 
 @asynccontextmanager
 async def broker(partitions: int, **settings: object) -> AsyncIterator[Site]:
-    """One broker, with topic `t`."""
+    """Starts one broker with topic `t` of so many partitions."""
     site = Site(SimDisk(), SimRunner(random.Random(0), mean_s=0.0002), lingering_s=0.05)
     await site.start(SETTINGS | settings)
     await site.topic(partitions=partitions)
@@ -348,16 +349,7 @@ async def test_what_is_lost_is_not_processed_on_and_not_committed(site: Site, mo
     lost = consumer(site, "t", session_timeout_ms=300)
     async with running(lost, handler, workers=2):
         await handler.until(lambda: len(handler.started) == 2)
-        assert lost._group is not None
-        calls, is_connected = lost._group._calls, asyncio.Event()
-        heartbeat = calls.heartbeat
-
-        async def held_back(said: Heartbeat, patience_s: float) -> HeartbeatAnswer:
-            await is_connected.wait()
-            return await heartbeat(said, patience_s)
-
-        monkeypatch.setattr(calls, "heartbeat", held_back)
-        lost._group._member.start(["t"], "")  # the poll that is under way is cut off
+        is_connected = hold_back_heartbeats(monkeypatch, lost, "t")
         async with asyncio.timeout(WAIT_S):
             while (await site.broker.groups.ask(DescribeGroup(group="g"), deadline_s=now_s() + WAIT_S)).members:
                 await asyncio.sleep(0.01)
@@ -575,7 +567,7 @@ async def test_misuse_is_said_to_be(site: Site, caplog: pytest.LogCaptureFixture
 async def test_the_time_until_all_other_keys_are_processed(
     site: Site, order: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One record of 10,000 takes 5 s, of 1,000 keys, with 16 workers; prints how long the others take."""
+    """Prints how long other keys of a partition take while one record of 10,000 takes 5 s: 1,000 keys, 16 workers."""
 
     others, are_done = 0, asyncio.Event()
 

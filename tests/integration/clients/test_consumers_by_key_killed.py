@@ -28,7 +28,7 @@ Place = tuple[int, int]
 
 
 class Story:
-    """What the lives of the process have done, and what is committed in between."""
+    """The records that the processes have handled, and the offsets that are committed between two of them."""
 
     def __init__(self, bootstrap: str, topic: str, way: str) -> None:
         self.bootstrap, self.topic, self.way = bootstrap, topic, way
@@ -91,7 +91,7 @@ class Story:
             last[key] = place[1]
 
     async def _look(self) -> None:
-        """What is committed is processed."""
+        """Asserts that all committed records were processed."""
         async with Consumer(bootstrap_servers=self.bootstrap, group_id=self.topic) as reader:
             for partition in range(PARTITIONS):
                 found = await reader.committed(TopicPartition(self.topic, partition), metadata=True)

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.integration.clients.conftest import hold_back_heartbeats
 from tests.integration.http.conftest import Site
 from tidelog.consumer import (
     CommitFailed,
@@ -25,7 +26,7 @@ from tidelog.consumer import (
     TopicPartition,
 )
 from tidelog.model.errors import GroupNotEmpty, InvalidRequest, UnsupportedAssignor
-from tidelog.model.groups import DescribeGroup, GroupDescription, Heartbeat, HeartbeatAnswer
+from tidelog.model.groups import DescribeGroup, GroupDescription
 from tidelog.producer import Producer
 from tidelog.sim.kit.disk import SimDisk
 from tidelog.sim.kit.environment import SimRunner
@@ -212,16 +213,7 @@ async def test_who_cannot_be_heard_hands_out_nothing_is_told_and_joins_again(
         readers = Readers(one, two)
         await readers.until_shared(2, 2)
         had = two.assignment()
-        assert two._group is not None
-        calls, is_connected = two._group._calls, asyncio.Event()
-        heartbeat = calls.heartbeat
-
-        async def held_back(said: Heartbeat, patience_s: float) -> HeartbeatAnswer:
-            await is_connected.wait()
-            return await heartbeat(said, patience_s)
-
-        monkeypatch.setattr(calls, "heartbeat", held_back)
-        two._group._member.start(["t"], "")  # the poll that is under way is cut off
+        is_connected = hold_back_heartbeats(monkeypatch, two, "t")
         await until_members(site, 1)
         await produce(site, *numbered(8))
         readers.consumers.remove(two)

@@ -136,7 +136,7 @@ class World:
                 self._check_alone(voter, election)
 
     def _check_alone(self, voter: Voter, election: Election) -> None:
-        """Whoever led before was sure of no lease any more at the time that this leader knows."""
+        """Checks that no earlier leader had a lease since the time from which this leader says it leads alone."""
         if self.has_lease(voter):
             self.held_s[election.number] = self.now_s
         alone_s = election.alone_s(voter.local_s(self.now_s))

@@ -1,4 +1,4 @@
-"""What is processed above the low offset of a partition, and the text of it in a commit."""
+"""Processed offsets above the low offset of a partition are intervals, and the metadata of a commit holds them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which records of a partition are handed out beside which, and when reading stops."""
+"""The dispatcher decides which records of a partition are processed side by side, and when reading stops."""
 
 from __future__ import annotations
 
