@@ -50,7 +50,7 @@ class SecurityOptions:
 
 @dataclass(frozen=True, slots=True)
 class Bursts:
-    """Measurements of one cluster, with an entry for each round."""
+    """Throughput and latency of bursts of produce requests to one cluster, with an entry for each round."""
 
     posted: dict[int, list[Figures]] = field(default_factory=lambda: {size: [] for size in SIZES})
     """Figures of the batch bursts, by record size in bytes."""

@@ -161,8 +161,8 @@ class Scan:
 
     def _vouch(self, tail: Tail) -> Tail:
         """Returns `tail` with the durable mark (the row sequence below which everything is durable) for a row written
-        now. It covers at most the rows before: where a catalog was lost, its rows are numbered again, and the old mark
-        means nothing."""
+        now. The mark is at most that row's own sequence: where a catalog was lost, its rows are numbered again, and the
+        old mark means nothing."""
         return tail._replace(durable=min(self.durable, tail.sequence))
 
     def _take_header(self, start: Tail) -> bool:

@@ -221,7 +221,8 @@ class Login:
         return exchange.first(self._access().users.get(name), self._key, self._entropy.token_hex(NONCE_BYTES))
 
     def end_scram(self, exchange: ScramExchange, message: bytes, host: str) -> tuple[Proof, bytes]:
-        """Returns the user's proof and the server's final SCRAM message. Raises `NotAuthenticated`."""
+        """Returns the logged-in user's principal and record, and the server's final SCRAM message. Raises
+        `NotAuthenticated`."""
         answer = exchange.final(message)
         user = exchange.user
         if user is None or self._access().users.get(user.name) != user:

@@ -46,8 +46,8 @@ class ReceiptV3(Struct, frozen=True, omit_defaults=True):
 
 
 class FailureV3(Struct, frozen=True, omit_defaults=True):
-    """The error of a record that was not appended, or for 504xx may have been; `id` is present if the record had
-    one.
+    """The error of a record. After a 504xx code the record may have been appended, after any other it was not. `id` is
+    present if the record had one.
     """
 
     error_code: int

@@ -99,7 +99,8 @@ class Settling:
 
     @property
     def aligned_epoch(self) -> int:
-        """Returns -1: what the log will hold in its leader epoch is not settled yet."""
+        """Returns -1, as no leader's log is known to begin with this log (`Holder.aligned_epoch`): its end is still
+        compared with other replicas."""
         return -1
 
     def on_flushed(self) -> None:

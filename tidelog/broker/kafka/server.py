@@ -63,7 +63,7 @@ class Refused:
         """Ignores the frame."""
 
     def unclogged(self) -> None:
-        """Does nothing."""
+        """Does nothing: a refused connection sends nothing that could wait."""
 
     def broken_off(self, why: str) -> None:
         """Does nothing."""

@@ -230,7 +230,8 @@ class ClusterMetadata:
         self.lacks_snapshot()
 
     async def _find_witnesses(self) -> None:
-        """Lets this broker vote once a majority of voters, itself included, knows no later state of its directory."""
+        """Lets this broker vote once a majority of voters, itself included, knows no later state of its directory: a
+        directory restored from an old copy has forgotten votes."""
         try:
             await self._bootstrap.find_witnesses(self._log, self._context.log_writer)
         except OldDirectory as error:

@@ -54,7 +54,7 @@ class Mailbox:
         self._wanting_room.append(call)
 
     async def wait_for_mail(self) -> None:
-        """Returns when a request was added since the last call."""
+        """Waits until a request has been added since the last call."""
         await self._wake.wait()
         self._wake.clear()
 

@@ -110,7 +110,8 @@ class PartitionHandle(ReadHandle, Protocol):
         expected_end: int | None = None,
         is_own: bool = False,
     ) -> ProduceReceipt:
-        """Appends valid batches, contiguously and all or none. The parameters are those of `LedPartition.append`.
+        """Appends valid batches, contiguously and all or none. The parameters are those of `LedPartition.append`;
+        `is_own` marks a record that a broker itself writes to the audit topic.
         Raises `TimedOutAfterAppend` or `InternalError` if the outcome is unknown; after any other error nothing was
         appended."""
 

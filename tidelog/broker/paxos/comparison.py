@@ -52,8 +52,8 @@ class AppliedRow(NamedTuple):
 
 
 def row_identity(position: int, birth: int, *, is_accounted: bool) -> tuple[int, int]:
-    """Returns the (position, number) pair that a row stores: `number` is the value's birth, with the `ACCOUNTED` bit if
-    the journal has the value durably."""
+    """Returns the (position, number) pair that a log's catalog row stores: `number` is the ballot number under which
+    the value was first proposed, with the `ACCOUNTED` bit set if the journal has the value durably."""
     return position, birth | ACCOUNTED if is_accounted else birth
 
 
@@ -242,8 +242,8 @@ class Comparison:
         self._show()
 
     def truncated(self, offset: int) -> None:
-        """Forgets the rows, as the log was truncated to `offset`; only doubted offsets below that remain to be
-        compared."""
+        """Forgets all rows that were to be compared, as the log was truncated to `offset`. Of the doubted offsets,
+        which are compared with other replicas' logs, those below `offset` remain."""
         self._rows.clear()
         self._unnamed.clear()
         self._doubted_to = min(self._doubted_to, offset)

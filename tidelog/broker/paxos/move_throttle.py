@@ -77,7 +77,7 @@ class MoveThrottle:
         return await _turn(self._throttle.sending, seconds_max) if held else UNLIMITED
 
     def sent(self, partition_id: PartitionId, node_id: int, count: int) -> None:
-        """Counts bytes of a log that were sent to the replica on another broker against the rate."""
+        """Debits the rate with bytes of a log that were sent to the replica on another broker."""
         if self.is_held(partition_id, node_id):
             self._throttle.sent(count)
 
@@ -96,7 +96,7 @@ class MoveThrottle:
             self.received(where(message), count)
 
     def received(self, partition_id: PartitionId, count: int) -> None:
-        """Counts bytes received for the replica here against the rate."""
+        """Debits the rate with bytes received for the replica here."""
         if count and self.is_held(partition_id, self._node_id):
             self._throttle.received(count)
 

@@ -135,9 +135,10 @@ def _wait(info: PartitionInfo, state: ReplicaState) -> str:
 
 
 def _most(info: PartitionInfo, replies: Mapping[int, ReplicaState]) -> tuple[int, int, int, int]:
-    """Returns (node id, log end offset, 0, 0) of the replica with the highest leader epoch and log end, the first in
-    the order of the replicas; of the leader if there is one that only waits, since it has every acknowledged record.
-    The zeros stand where `_paxos_source` returns a position and a birth."""
+    """Returns (node id, log end offset, 0, 0) of the replica to continue from: the appointed leader, which has every
+    acknowledged record even while it does not serve yet; without a leader the replica with the highest leader epoch and
+    log end, the first in the order of the replicas. The zeros stand where `_paxos_source` returns a Paxos position and
+    ballot number."""
     if info.leader in replies:
         return info.leader, replies[info.leader].log_end_offset, 0, 0
     held = [node for node in info.replicas if node in replies]
@@ -149,8 +150,8 @@ def _most(info: PartitionInfo, replies: Mapping[int, ReplicaState]) -> tuple[int
 
 def _paxos_source(replies: Mapping[int, ReplicaState]) -> tuple[int, int, int, int]:
     """Returns (source, end, position, birth): the replica whose log has more than all journals account for, or
-    `NOBODY`; the end of what is left; the position where the source's journal is to begin; and the birth (number of the
-    first proposal) of the last batch there that names its Paxos position."""
+    `NOBODY`; the end of what is left; the position where the source's journal is to begin; and the birth (the ballot
+    number of the first proposal) of the last batch there that names its Paxos position."""
     agreed = max((state.agreed_end for state in replies.values()), default=0)
     longest = max(sorted(replies), key=lambda node: replies[node].log_end_offset, default=NOBODY)
     if longest == NOBODY or replies[longest].log_end_offset <= agreed:

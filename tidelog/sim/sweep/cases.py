@@ -23,7 +23,7 @@ class Protocol(StrEnum):
 
 
 class Stop(StrEnum):
-    """Way in which all replicas end."""
+    """How the processes of all replicas stop before their disks are damaged."""
 
     CLEAN = "clean"
     IDLE = "idle"

@@ -186,8 +186,8 @@ class Line(ABC):
         self.close()
 
     def objection(self, theirs: Hello) -> str | None:
-        """Returns the reason for rejecting a hello that `refusal` accepts: the other end is another node than expected,
-        or its node id or process has changed since its last hello. None if there is no reason."""
+        """Returns the reason for rejecting a hello, None if there is none: the other end is another node than expected,
+        or its node id or process has changed since its last hello. `refusal` has the reasons that come first."""
         if reason := self.stranger(theirs.node_id):
             return reason
         earlier = self.theirs
