@@ -10,24 +10,7 @@ from __future__ import annotations
 
 import random
 
-from tidelog.sim.paxos.actions import (
-    TRIGGERS,
-    Action,
-    AppendSome,
-    Connect,
-    CrashAfter,
-    CrashAll,
-    CrashNode,
-    CutLink,
-    DamageSlot,
-    DemoteOne,
-    ElectNode,
-    FailStore,
-    GiveUpVotes,
-    IsolateNode,
-    TruncateSome,
-    WipeNode,
-)
+from tidelog.sim.paxos import actions
 from tidelog.sim.paxos.scenario import Swarm
 
 NODES = (1, 2, 3, 3, 3, 3, 3, 4, 5, 5)
@@ -38,7 +21,7 @@ CUTS = ("link", "isolate")
 
 BELIEFS_SHARE = 0.5
 
-Plan = list[tuple[int, Action]]
+Plan = list[tuple[int, actions.Action]]
 
 
 def draw_swarm(rng: random.Random) -> Swarm:
@@ -69,7 +52,7 @@ def draw_mixed(rng: random.Random, swarm: Swarm) -> Plan:
     kinds += ["elect", "append", "append"]
     gap = swarm.round_trip * rng.choice((1, 2, 4)) // 2 + 1
     time = swarm.round_trip * 3
-    plan: Plan = [(1, ElectNode(rng.randint(1, swarm.machines)))]
+    plan: Plan = [(1, actions.ElectNode(rng.randint(1, swarm.machines)))]
     for _ in range(rng.randint(6, 24)):
         plan += draw_trouble(rng, swarm, rng.choice(kinds), time)
         time += rng.randint(0, 2 * gap)
@@ -83,8 +66,8 @@ def draw_episodes(rng: random.Random, swarm: Swarm) -> Plan:
     time = 1
     plan: Plan = []
     for _ in range(rng.randint(3, 10)):
-        plan.append((time, Connect(_draw_links(rng, swarm.machines))))
-        plan += [(time, ElectNode(rng.randint(1, swarm.machines))) for _ in range(rng.choice((0, 1, 1, 1, 2)))]
+        plan.append((time, actions.Connect(_draw_links(rng, swarm.machines))))
+        plan += [(time, actions.ElectNode(rng.randint(1, swarm.machines))) for _ in range(rng.choice((0, 1, 1, 1, 2)))]
         for _ in range(rng.randint(1, 4)):
             time += rng.randint(0, gap)
             kind = rng.choice(faults) if rng.random() < chance else "append"
@@ -101,15 +84,15 @@ def draw_rejoins(rng: random.Random, swarm: Swarm) -> Plan:
     plan: Plan = []
     for _ in range(rng.randint(1, 3)):
         together = rng.sample(machines, swarm.nodes // 2 + 1)
-        plan.append((time, Connect(tuple((a, b) for a in together for b in together if a != b))))
-        plan.append((time, ElectNode(together[0])))
+        plan.append((time, actions.Connect(tuple((a, b) for a in together for b in together if a != b))))
+        plan.append((time, actions.ElectNode(together[0])))
         for _ in range(rng.randint(1, 3)):
             time += swarm.round_trip * rng.choice((3, 6))
-            plan.append((time, AppendSome(rng.randrange(1000), rng.randint(1, swarm.window), 1)))
+            plan.append((time, actions.AppendSome(rng.randrange(1000), rng.randint(1, swarm.window), 1)))
         time += swarm.round_trip * rng.choice((1, 3, 6))
-        plan.append((time, Connect(tuple((a, b) for a in machines for b in machines if a != b))))
-        plan.append((time, WipeNode(rng.choice(together), 1, is_founding=False)))
-        plan.append((time, CrashAfter("is about to vote", 1)))
+        plan.append((time, actions.Connect(tuple((a, b) for a in machines for b in machines if a != b))))
+        plan.append((time, actions.WipeNode(rng.choice(together), 1, is_founding=False)))
+        plan.append((time, actions.CrashAfter("is about to vote", 1)))
         time += swarm.round_trip * rng.choice((6, 20))
     return plan
 
@@ -118,7 +101,10 @@ def draw_early_loss(rng: random.Random, swarm: Swarm) -> Plan:
     """Returns a plan in which a disk is lost while the group is being founded, perhaps after its first vote, and is
     taken for a new one."""
     node, time = rng.randint(1, swarm.machines), rng.randint(0, 4 * swarm.round_trip)
-    return [(max(0, time - swarm.round_trip), ElectNode(node)), (time, WipeNode(node, 1, is_founding=True))]
+    return [
+        (max(0, time - swarm.round_trip), actions.ElectNode(node)),
+        (time, actions.WipeNode(node, 1, is_founding=True)),
+    ]
 
 
 def draw_beliefs(rng: random.Random, swarm: Swarm, plan: Plan) -> Plan:
@@ -126,7 +112,10 @@ def draw_beliefs(rng: random.Random, swarm: Swarm, plan: Plan) -> Plan:
     votes."""
     voters = range(1, swarm.machines + 3)
     return [
-        (time, GiveUpVotes(rng.randint(1, swarm.machines), tuple(sorted(rng.sample(voters, rng.randint(0, 2))))))
+        (
+            time,
+            actions.GiveUpVotes(rng.randint(1, swarm.machines), tuple(sorted(rng.sample(voters, rng.randint(0, 2))))),
+        )
         for time, _ in plan
         if rng.random() < BELIEFS_SHARE
     ]
@@ -151,44 +140,44 @@ def draw_trouble(rng: random.Random, swarm: Swarm, kind: str, time: int) -> Plan
     """Returns an action of the kind. The loss of a disk may come with a crash at the worst moment of the rejoin."""
     plan: Plan = [(time, _draw_action(rng, swarm, kind))]
     if kind == "wipe" and rng.random() < 0.4:
-        plan.append((time, CrashAfter("is about to vote", 1)))
+        plan.append((time, actions.CrashAfter("is about to vote", 1)))
     return plan
 
 
-def _draw_action(rng: random.Random, swarm: Swarm, kind: str) -> Action:
+def _draw_action(rng: random.Random, swarm: Swarm, kind: str) -> actions.Action:
     node = rng.randint(1, swarm.machines)
     ticks = swarm.round_trip * rng.choice((1, 3, 8))
     match kind:
         case "append":
-            return AppendSome(rng.randrange(1000), rng.randint(1, swarm.window), rng.randint(1, 3))
+            return actions.AppendSome(rng.randrange(1000), rng.randint(1, swarm.window), rng.randint(1, 3))
         case "elect":
-            return ElectNode(node)
+            return actions.ElectNode(node)
         case "truncate":
-            return TruncateSome(rng.randrange(1000), rng.random())
+            return actions.TruncateSome(rng.randrange(1000), rng.random())
         case "demote":
-            return DemoteOne(rng.randrange(1000))
+            return actions.DemoteOne(rng.randrange(1000))
         case "damage":
-            return DamageSlot(node, rng.randrange(1000))
+            return actions.DamageSlot(node, rng.randrange(1000))
         case "link":
-            return CutLink(node, rng.randint(1, swarm.machines), ticks)
+            return actions.CutLink(node, rng.randint(1, swarm.machines), ticks)
         case "isolate":
             direction = rng.randrange(3)
-            return IsolateNode(node, ticks, inbound=direction != 1, outbound=direction != 2)
+            return actions.IsolateNode(node, ticks, inbound=direction != 1, outbound=direction != 2)
         case _:
             return _draw_crash(rng, swarm, kind, node, ticks)
 
 
-def _draw_crash(rng: random.Random, swarm: Swarm, kind: str, node: int, ticks: int) -> Action:
+def _draw_crash(rng: random.Random, swarm: Swarm, kind: str, node: int, ticks: int) -> actions.Action:
     match kind:
         case "crash":
-            return CrashNode(node, ticks)
+            return actions.CrashNode(node, ticks)
         case "trap":
-            return CrashAfter(rng.choice(tuple(TRIGGERS)), rng.choice((1, ticks)))
+            return actions.CrashAfter(rng.choice(tuple(actions.TRIGGERS)), rng.choice((1, ticks)))
         case "power":
-            return CrashAll(ticks)
+            return actions.CrashAll(ticks)
         case "wipe":
-            return WipeNode(node, rng.choice((1, 1, ticks)), rng.random() < (0.2 if swarm.is_founded else 0.6))
+            return actions.WipeNode(node, rng.choice((1, 1, ticks)), rng.random() < (0.2 if swarm.is_founded else 0.6))
         case "store":
-            return FailStore(node, ticks)
+            return actions.FailStore(node, ticks)
         case _:
             raise AssertionError(kind)

@@ -25,25 +25,7 @@ from tidelog.replication.paxos.events import (
 )
 from tidelog.replication.paxos.numbers import next_number
 from tidelog.replication.paxos.state import Status
-from tidelog.sim.paxos.actions import (
-    Action,
-    AppendSome,
-    ChangeVoters,
-    Connect,
-    CrashAfter,
-    CrashAll,
-    CrashNode,
-    CutLink,
-    DamageSlot,
-    DemoteOne,
-    ElectNode,
-    FailStore,
-    GiveUpVotes,
-    IsolateNode,
-    LoseName,
-    TruncateSome,
-    WipeNode,
-)
+from tidelog.sim.paxos import actions
 from tidelog.sim.paxos.changes import Changes
 from tidelog.sim.paxos.sim_node import SimNode
 from tidelog.sim.paxos.simulation import Simulation
@@ -102,7 +84,7 @@ class Story:
             self.sim.stop(node, self._swarm.mood)
             self.sim.after(ticks, self.start, node)
 
-    def _on_trap(self, node: SimNode, trap: CrashAfter) -> None:
+    def _on_trap(self, node: SimNode, trap: actions.CrashAfter) -> None:
         self.stop(node, trap.ticks)
 
     def _rejoin(self, node: SimNode, boot: int) -> None:
@@ -157,38 +139,40 @@ class Story:
 
     # -- the plan ----------------------------------------------------------------------------------------------------
 
-    def _perform(self, action: Action) -> None:
+    def _perform(self, action: actions.Action) -> None:
         match action:
-            case AppendSome() | TruncateSome() | DemoteOne() | ChangeVoters():
+            case actions.AppendSome() | actions.TruncateSome() | actions.DemoteOne() | actions.ChangeVoters():
                 self._ask_coordinator(action)
-            case ElectNode(machine):
+            case actions.ElectNode(machine):
                 node = self.sim.machines[machine]
                 self._attempts[node] = 0
                 self.elect(node, node.boot)
-            case CutLink() | IsolateNode():
+            case actions.CutLink() | actions.IsolateNode():
                 self._cut(action)
-            case Connect(links):
+            case actions.Connect(links):
                 self.sim.network.connect(links)
             case _:
                 self._strike(action)
 
-    def _ask_coordinator(self, action: AppendSome | TruncateSome | DemoteOne | ChangeVoters) -> None:
+    def _ask_coordinator(
+        self, action: actions.AppendSome | actions.TruncateSome | actions.DemoteOne | actions.ChangeVoters
+    ) -> None:
         coordinators = [node for node in self.sim.nodes.values() if node.is_up and node.core.coordinator is not None]
         if not coordinators:
             return
         node = coordinators[action.pick % len(coordinators)]
         match action:
-            case AppendSome(_, batches, records):
+            case actions.AppendSome(_, batches, records):
                 for _ in range(batches):
                     self.append(node, records)
-            case TruncateSome(_, share):
+            case actions.TruncateSome(_, share):
                 replica = node.core.replica
                 begin = replica.begin + int(share * (replica.applied.position - replica.begin + 1))
                 self.sim.step(node, Delete(int(share * replica.applied.next_offset)))
                 self.sim.step(node, Truncate(begin))
-            case DemoteOne():
+            case actions.DemoteOne():
                 self.sim.step(node, Demote())
-            case ChangeVoters():
+            case actions.ChangeVoters():
                 self._change.begin(node, action)
 
     def append(self, node: SimNode, records: int) -> None:
@@ -200,28 +184,28 @@ class Story:
         self.sim.truth.offered.add(digest)
         self.sim.step(node, Append(records, digest, is_in_order=True))
 
-    def _strike(self, action: Action) -> None:
+    def _strike(self, action: actions.Action) -> None:
         match action:
-            case CrashNode(number, ticks):
+            case actions.CrashNode(number, ticks):
                 self.stop(self.sim.machines[number], ticks)
-            case CrashAfter():
+            case actions.CrashAfter():
                 self.sim.traps.append(action)
-            case CrashAll(ticks):
+            case actions.CrashAll(ticks):
                 for node in self.sim.machines.values():
                     self.stop(node, self.sim.between(ticks))
-            case WipeNode():
+            case actions.WipeNode():
                 self._wipe(self.sim.machines[action.node], action)
-            case FailStore(number, ticks):
+            case actions.FailStore(number, ticks):
                 node = self.sim.machines[number]
                 if node.is_up and not node.core.replica.is_halted:
                     self.sim.step(node, StoreFailed())
                     self.sim.after(ticks, self.stop, node, 1)
-            case DamageSlot(number) | LoseName(number):
+            case actions.DamageSlot(number) | actions.LoseName(number):
                 self._damage(self.sim.machines[number], action)
-            case GiveUpVotes(number, voters) if self.sim.machines[number].is_up:
+            case actions.GiveUpVotes(number, voters) if self.sim.machines[number].is_up:
                 self.sim.step(self.sim.machines[number], VotesLost(voters))
 
-    def _wipe(self, node: SimNode, action: WipeNode) -> None:
+    def _wipe(self, node: SimNode, action: actions.WipeNode) -> None:
         if self._swarm.spares:
             self._change.wipe(node, action)
             return
@@ -245,8 +229,8 @@ class Story:
             self.sim.truth.counters["a lost disk is taken for a new one"] += 1
             self.sim.step(node, Found(CLUSTER_ID))
 
-    def _damage(self, node: SimNode, action: DamageSlot | LoseName) -> None:
-        if isinstance(action, LoseName):
+    def _damage(self, node: SimNode, action: actions.DamageSlot | actions.LoseName) -> None:
+        if isinstance(action, actions.LoseName):
             self.stop(node, action.ticks)
             if node.disk.lose_name(action.pick) is not None:
                 self.sim.truth.counters["a slot has lost its value's name"] += 1
@@ -257,9 +241,9 @@ class Story:
             if node.is_up:
                 self.sim.step(node, Damaged(position))
 
-    def _cut(self, action: CutLink | IsolateNode) -> None:
+    def _cut(self, action: actions.CutLink | actions.IsolateNode) -> None:
         network, until = self.sim.network, self.sim.now + action.ticks
-        if isinstance(action, CutLink):
+        if isinstance(action, actions.CutLink):
             network.cut(action.source, action.target, until)
             return
         for machine in self.sim.machines:

@@ -9,17 +9,7 @@ from __future__ import annotations
 
 import random
 
-from tidelog.sim.paxos.actions import (
-    VOTER_TRIGGERS,
-    AppendSome,
-    ChangeVoters,
-    Connect,
-    CrashAfter,
-    CrashNode,
-    DamageSlot,
-    ElectNode,
-    LoseName,
-)
+from tidelog.sim.paxos import actions
 from tidelog.sim.paxos.plans import FAULTS, Plan, draw_trouble
 from tidelog.sim.paxos.scenario import Swarm
 
@@ -36,7 +26,7 @@ def draw_changes(rng: random.Random, swarm: Swarm, plan: Plan) -> Plan:
         if rng.random() < names:
             changes.append((time, _draw_loss_of_name(rng, swarm)))
         if rng.random() < 0.3:
-            changes.append((time, ElectNode(rng.randint(1, swarm.machines))))
+            changes.append((time, actions.ElectNode(rng.randint(1, swarm.machines))))
     return [*plan, *changes]
 
 
@@ -52,12 +42,14 @@ def draw_lineage(rng: random.Random, swarm: Swarm) -> Plan:
         others = [machine for machine in machines if machine != left_behind] if rng.random() < 0.7 else list(machines)
         together = rng.sample(others, rng.randint(min(len(others), swarm.nodes // 2 + 1), len(others)))
         if rng.random() < 0.3:
-            plan.append((time, ElectNode(left_behind)))
-        plan.append((time, Connect(tuple((a, b) for a in together for b in together if a != b))))
+            plan.append((time, actions.ElectNode(left_behind)))
+        plan.append((time, actions.Connect(tuple((a, b) for a in together for b in together if a != b))))
         for _ in range(rng.choice((1, 1, 1, 2, 3))):
-            plan.append((time, ElectNode(rng.choice(together))))
+            plan.append((time, actions.ElectNode(rng.choice(together))))
             time += swarm.round_trip * rng.choice((1, 3, 5))
-            plan.append((time, AppendSome(rng.randrange(1000), rng.randint(1, swarm.window), rng.randint(1, 3))))
+            plan.append(
+                (time, actions.AppendSome(rng.randrange(1000), rng.randint(1, swarm.window), rng.randint(1, 3)))
+            )
             if rng.random() < 0.8:
                 plan += _draw_change(rng, swarm, time + rng.randint(0, swarm.round_trip))
             if rng.random() < trouble:
@@ -70,15 +62,18 @@ def draw_lineage(rng: random.Random, swarm: Swarm) -> Plan:
 
 def _draw_change(rng: random.Random, swarm: Swarm, time: int) -> Plan:
     """Returns a change of voters, and perhaps a crash of a node at one of its steps."""
-    plan: Plan = [(time, ChangeVoters(rng.randrange(1000), rng.choice(KINDS), rng.randrange(1000)))]
+    plan: Plan = [(time, actions.ChangeVoters(rng.randrange(1000), rng.choice(KINDS), rng.randrange(1000)))]
     if rng.random() < 0.3:
         ticks = rng.choice((1, swarm.round_trip * 8))
-        plan.append((time, CrashAfter(rng.choice(tuple(VOTER_TRIGGERS)), ticks)))
+        plan.append((time, actions.CrashAfter(rng.choice(tuple(actions.VOTER_TRIGGERS)), ticks)))
     if rng.random() < 0.15:  # a voter forgets who votes
         node, later = rng.randint(1, swarm.machines), time + swarm.round_trip * rng.choice((2, 4, 8))
-        plan += [(later, DamageSlot(node, rng.randrange(1000))), (later, CrashNode(node, swarm.round_trip))]
+        plan += [
+            (later, actions.DamageSlot(node, rng.randrange(1000))),
+            (later, actions.CrashNode(node, swarm.round_trip)),
+        ]
     return plan
 
 
-def _draw_loss_of_name(rng: random.Random, swarm: Swarm) -> LoseName:
-    return LoseName(rng.randint(1, swarm.machines), rng.randrange(1000), swarm.round_trip)
+def _draw_loss_of_name(rng: random.Random, swarm: Swarm) -> actions.LoseName:
+    return actions.LoseName(rng.randint(1, swarm.machines), rng.randrange(1000), swarm.round_trip)
