@@ -16,22 +16,8 @@ from msgspec.structs import replace
 from tidelog.broker.paxos.copying import Copier
 from tidelog.broker.paxos.partition import PaxosPartition
 from tidelog.broker.paxos.replica import PaxosReplica
+from tidelog.replication.paxos import events
 from tidelog.replication.paxos.apply import Verdict
-from tidelog.replication.paxos.events import (
-    Applied,
-    Chosen,
-    Effect,
-    Elect,
-    Elected,
-    Event,
-    Jumped,
-    Persist,
-    Proposed,
-    Refused,
-    Repaired,
-    Send,
-    Stored,
-)
 from tidelog.replication.paxos.messages import PromiseResponse, Reply, WriteRequest, WriteResponse
 from tidelog.replication.paxos.node import PaxosNode
 from tidelog.replication.paxos.replica import Replica
@@ -116,16 +102,16 @@ class PaxosWatch:
     # -- the engine --------------------------------------------------------------------------------------------------
 
     def _step(self, original: Any) -> Any:
-        def step(node: PaxosNode, event: Event) -> list[Effect]:
+        def step(node: PaxosNode, event: events.Event) -> list[events.Effect]:
             seen = self._seen.get(node)
             if seen is None or not self._is_running(seen):  # what a dying process turns over is nothing
-                effects: list[Effect] = original(node, event)
+                effects: list[events.Effect] = original(node, event)
                 return effects
-            if isinstance(event, Stored):
+            if isinstance(event, events.Stored):
                 self._stored(seen, event.sequence)
             id_before, term = node.node, node._term
             effects = original(node, event)
-            if isinstance(event, Elect) and not any(isinstance(effect, Refused) for effect in effects):
+            if isinstance(event, events.Elect) and not any(isinstance(effect, events.Refused) for effect in effects):
                 self._judge(seen.log.asks, seen.actor, event.number, term.quorum, term.voters_position)
             if node.node != id_before:
                 seen.log.renamed(id_before, node.node)
@@ -146,30 +132,30 @@ class PaxosWatch:
             if isinstance(record, Metadata) and not (record.may_forget or seen.core.metadata.may_forget):
                 seen.log.rests(engine_id)
 
-    def _look(self, seen: Seen, effect: Effect) -> None:
+    def _look(self, seen: Seen, effect: events.Effect) -> None:
         log, core = seen.log, seen.core
         match effect:
-            case Persist():
+            case events.Persist():
                 self._persists(seen, effect)
-            case Chosen():
+            case events.Chosen():
                 self._answers_itself(seen, effect)
-            case Applied():
+            case events.Applied():
                 log.applies(seen.actor, effect)
                 self._count_applied(effect)
-            case Proposed():
+            case events.Proposed():
                 log.proposes(seen.actor, effect, self._voters_of(seen, effect))
-            case Elected():
+            case events.Elected():
                 log.elects(seen.actor, effect, core.applied.position)
                 self._truth.note("elected", log.book.name, effect.number, seen.actor)
-            case Jumped():
+            case events.Jumped():
                 log.jumps(seen.actor, effect)
                 self._truth.saw("replica jumps to a floor")
-            case Repaired():
+            case events.Repaired():
                 self._truth.saw("payload of a journal repaired from a peer")
-            case Send(_, message):
+            case events.Send(_, message):
                 self._said(seen, message)
 
-    def _persists(self, seen: Seen, persist: Persist) -> None:
+    def _persists(self, seen: Seen, persist: events.Persist) -> None:
         engine_id = seen.actor.engine_id
         seen.unstored += [(persist.sequence, engine_id, record) for record in persist.records]
         if seen.core.metadata.may_forget:
@@ -177,7 +163,7 @@ class PaxosWatch:
         if persist.is_soon:
             seen.log.accepts_in_memory(engine_id, persist.records)
 
-    def _answers_itself(self, seen: Seen, chosen: Chosen) -> None:
+    def _answers_itself(self, seen: Seen, chosen: events.Chosen) -> None:
         """Notes a value that a leader counts as accepted by itself before it is durable, without a message to
         itself."""
         core = seen.core
@@ -185,7 +171,7 @@ class PaxosWatch:
             accepted = replace(core.slots[chosen.position], learned=False)
             seen.log.accepts_in_memory(seen.actor.engine_id, (accepted,))
 
-    def _voters_of(self, seen: Seen, proposed: Proposed) -> VoterSet | None:
+    def _voters_of(self, seen: Seen, proposed: events.Proposed) -> VoterSet | None:
         if proposed.value.kind is not Kind.VOTERS:
             return None
         payload = seen.replica.engine.payloads.get(proposed.value.digest)
@@ -209,7 +195,7 @@ class PaxosWatch:
             case WriteResponse(reply=Reply.REJECT) | PromiseResponse(reply=Reply.REJECT):
                 self._truth.saw("late leader of a partition refused")
 
-    def _count_applied(self, applied: Applied) -> None:
+    def _count_applied(self, applied: events.Applied) -> None:
         self._truth.saw("value of a partition void", applied.verdict is Verdict.VOID)
         self._truth.saw("voters of a partition changed", applied.value.kind is Kind.VOTERS)
         self._truth.saw("journals truncated", applied.value.kind is Kind.TRUNCATE)

@@ -11,17 +11,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from tidelog.replication.paxos.events import (
-    Applied,
-    Chosen,
-    Effect,
-    Elected,
-    Lost,
-    Persist,
-    Proposed,
-    Send,
-    VotersFound,
-)
+from tidelog.replication.paxos import events
 from tidelog.replication.paxos.messages import PromiseRequest, PromiseResponse, Reply, WriteRequest, WriteResponse
 from tidelog.replication.paxos.state import Kind, Metadata, Prefix, Slot, Status
 
@@ -168,42 +158,42 @@ Action = (
 )
 
 
-def _says(effect: Effect, kind: type[PromiseResponse | WriteResponse]) -> bool:
-    return isinstance(effect, Send) and isinstance(effect.message, kind) and effect.message.reply is Reply.ACCEPT
+def _says(effect: events.Effect, kind: type[PromiseResponse | WriteResponse]) -> bool:
+    return isinstance(effect, events.Send) and isinstance(effect.message, kind) and effect.message.reply is Reply.ACCEPT
 
 
-def _asks(effect: Effect, kind: type[PromiseRequest | WriteRequest]) -> bool:
-    return isinstance(effect, Send) and isinstance(effect.message, kind)
+def _asks(effect: events.Effect, kind: type[PromiseRequest | WriteRequest]) -> bool:
+    return isinstance(effect, events.Send) and isinstance(effect.message, kind)
 
 
-def _proposes_voters(effect: Effect) -> bool:
-    return isinstance(effect, Proposed) and effect.value.kind is Kind.VOTERS
+def _proposes_voters(effect: events.Effect) -> bool:
+    return isinstance(effect, events.Proposed) and effect.value.kind is Kind.VOTERS
 
 
-def _accepts_voters(effect: Effect) -> bool:
-    return isinstance(effect, Persist) and any(
+def _accepts_voters(effect: events.Effect) -> bool:
+    return isinstance(effect, events.Persist) and any(
         isinstance(record, Slot) and record.value.kind is Kind.VOTERS for record in effect.records
     )
 
 
-def _applies_voters(effect: Effect) -> bool:
-    return isinstance(effect, Applied) and effect.value.kind is Kind.VOTERS
+def _applies_voters(effect: events.Effect) -> bool:
+    return isinstance(effect, events.Applied) and effect.value.kind is Kind.VOTERS
 
 
-def _writes(effect: Effect, kind: type[Slot | Prefix]) -> bool:
-    return isinstance(effect, Persist) and any(isinstance(record, kind) for record in effect.records)
+def _writes(effect: events.Effect, kind: type[Slot | Prefix]) -> bool:
+    return isinstance(effect, events.Persist) and any(isinstance(record, kind) for record in effect.records)
 
 
-def _admits(effect: Effect) -> bool:
+def _admits(effect: events.Effect) -> bool:
     """Returns True if the effect writes the record by which a replica with a new disk becomes a voter: status VOTING,
     and a promise to the ballot that the replica itself issued to rejoin."""
-    return isinstance(effect, Persist) and any(
+    return isinstance(effect, events.Persist) and any(
         isinstance(record, Metadata) and record.status is Status.VOTING and record.promised == record.issued > 0
         for record in effect.records
     )
 
 
-TRIGGERS: Mapping[str, Callable[[Effect], bool]] = {
+TRIGGERS: Mapping[str, Callable[[events.Effect], bool]] = {
     "asks for promises": lambda effect: _asks(effect, PromiseRequest),
     "asks for a write": lambda effect: _asks(effect, WriteRequest),
     "promises": lambda effect: _says(effect, PromiseResponse),
@@ -212,14 +202,14 @@ TRIGGERS: Mapping[str, Callable[[Effect], bool]] = {
     "begins later": lambda effect: _writes(effect, Prefix),
     "is about to vote": _admits,
 }
-VOTER_TRIGGERS: Mapping[str, Callable[[Effect], bool]] = {
-    "is elected": lambda effect: isinstance(effect, Elected),
+VOTER_TRIGGERS: Mapping[str, Callable[[events.Effect], bool]] = {
+    "is elected": lambda effect: isinstance(effect, events.Elected),
     "proposes voters": _proposes_voters,
     "accepts voters": _accepts_voters,
-    "has voters chosen": lambda effect: isinstance(effect, Chosen) and effect.value.kind is Kind.VOTERS,
+    "has voters chosen": lambda effect: isinstance(effect, events.Chosen) and effect.value.kind is Kind.VOTERS,
     "applies voters": _applies_voters,
-    "finds voters": lambda effect: isinstance(effect, VotersFound),
-    "is lost": lambda effect: isinstance(effect, Lost),
+    "finds voters": lambda effect: isinstance(effect, events.VotersFound),
+    "is lost": lambda effect: isinstance(effect, events.Lost),
 }
 """Triggers at the steps of a change of voters."""
 ALL_TRIGGERS = {**TRIGGERS, **VOTER_TRIGGERS}

@@ -15,28 +15,8 @@ from collections.abc import Callable
 from typing import Any
 from zlib import crc32
 
+from tidelog.replication.paxos import events
 from tidelog.replication.paxos.apply import Verdict
-from tidelog.replication.paxos.events import (
-    Applied,
-    Effect,
-    Elect,
-    Elected,
-    Event,
-    Jumped,
-    Lost,
-    Persist,
-    Proposed,
-    Received,
-    Rejoin,
-    Repaired,
-    Send,
-    SetTimer,
-    Started,
-    Stored,
-    Timer,
-    TimerFired,
-    VotersFound,
-)
 from tidelog.replication.paxos.numbers import LEARNER_BASE
 from tidelog.replication.paxos.state import Record
 from tidelog.sim.kit.seeds import stream
@@ -50,7 +30,7 @@ from tidelog.sim.paxos.sometimes import Sometimes
 from tidelog.sim.paxos.truth import Truth
 from tidelog.sim.paxos.voting import Voting
 
-Observer = Callable[[int, SimNode, Event, list[Effect]], None]
+Observer = Callable[[int, SimNode, events.Event, list[events.Effect]], None]
 """Callback for every event with its effects: (time, node, event, effects)."""
 
 
@@ -94,16 +74,16 @@ class Simulation:
         self._heard = self._index("hears", "heard")
         self._landed = self._index("lands", "landed")
         self._carry_out: dict[type[Any], Callable[[SimNode, Any], None]] = {
-            Send: self._send,
-            Persist: self._persist,
-            SetTimer: self._set_timer,
-            Proposed: self._proposed,
-            Applied: self._applied,
-            Lost: self._lost,
-            Elected: self.voting.on_elected,
-            Repaired: self.voting.on_repaired,
-            Jumped: self.voting.on_jumped,
-            VotersFound: self.voting.on_found,
+            events.Send: self._send,
+            events.Persist: self._persist,
+            events.SetTimer: self._set_timer,
+            events.Proposed: self._proposed,
+            events.Applied: self._applied,
+            events.Lost: self._lost,
+            events.Elected: self.voting.on_elected,
+            events.Repaired: self.voting.on_repaired,
+            events.Jumped: self.voting.on_jumped,
+            events.VotersFound: self.voting.on_found,
         }
         self._heap: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
         self._order = 0
@@ -141,15 +121,15 @@ class Simulation:
 
     # -- nodes -------------------------------------------------------------------------------------------------------
 
-    def step(self, node: SimNode, event: Event) -> None:
+    def step(self, node: SimNode, event: events.Event) -> None:
         """Handles one event at a node and carries out its effects. Does nothing if the node is down."""
         if not node.is_up:
             return
-        if isinstance(event, (Elect, Rejoin)):
+        if isinstance(event, (events.Elect, events.Rejoin)):
             self.truth.on_attempt(event.number, node.membership)
         effects = node.core.step(event)
         self.events += 1
-        kind = type(event.message if isinstance(event, Received) else event).__name__
+        kind = type(event.message if isinstance(event, events.Received) else event).__name__
         self.trace = crc32(f"{self.now} {node.node} {kind} {len(effects)}".encode(), self.trace)
         if self._observer is not None:
             self._observer(self.now, node, event, effects)
@@ -162,7 +142,7 @@ class Simulation:
         if self.traps:
             self._spring_traps(node, effects)
 
-    def _spring_traps(self, node: SimNode, effects: list[Effect]) -> None:
+    def _spring_traps(self, node: SimNode, effects: list[events.Effect]) -> None:
         for trap in self.traps:
             if any(ALL_TRIGGERS[trap.trigger](effect) for effect in effects):
                 self.traps.remove(trap)
@@ -172,7 +152,7 @@ class Simulation:
     def start(self, node: SimNode) -> None:
         position, voters = self.truth.voters_at(node.disk.floor.position)
         node.start(voters, position)
-        self.step(node, Started())
+        self.step(node, events.Started())
 
     def replace(self, node: SimNode) -> SimNode:
         """Replaces a machine's lost disk. Returns the new node on that machine, with a new voter id, not started
@@ -210,7 +190,7 @@ class Simulation:
 
     # -- effects -----------------------------------------------------------------------------------------------------
 
-    def _send(self, node: SimNode, effect: Send) -> None:
+    def _send(self, node: SimNode, effect: events.Send) -> None:
         for judge in self._sent.get(type(effect.message), ()):
             judge(node, effect.message)
         target = self.find(effect.to)
@@ -218,7 +198,7 @@ class Simulation:
         for ticks in self.network.delays(node.machine, machine, effect.message, self.now):
             self.after(ticks, self._deliver, node, node.core.node, node.disk.incarnations, effect)
 
-    def _deliver(self, sender: SimNode, sender_id: int, incarnation: int, effect: Send) -> None:
+    def _deliver(self, sender: SimNode, sender_id: int, incarnation: int, effect: events.Send) -> None:
         """Delivers a message to the node that has the recipient's id now; drops it if there is none, or if it is
         down."""
         node, message = self.find(effect.to), effect.message
@@ -228,9 +208,9 @@ class Simulation:
             self.truth.counters["a message of a lost incarnation arrives"] += 1
         for listen in self._heard.get(type(message), ()):
             listen(node, sender_id, message)
-        self.step(node, Received(sender_id, message))
+        self.step(node, events.Received(sender_id, message))
 
-    def _persist(self, node: SimNode, effect: Persist) -> None:
+    def _persist(self, node: SimNode, effect: events.Persist) -> None:
         node.disk.write(effect)
         if effect.is_urgent:
             ticks = int(self.rng.random() * (self.scenario.swarm.disk_ticks + 1))
@@ -240,29 +220,33 @@ class Simulation:
         if node.is_up and node.boot == boot and not node.core.replica.is_halted:
             for record in node.disk.sync(sequence):
                 self._land(node, record)
-            self.step(node, Stored(sequence))
+            self.step(node, events.Stored(sequence))
 
     def _land(self, node: SimNode, record: Record) -> None:
         self.truth.on_durable(node.node, record)
         for judge in self._landed.get(type(record), ()):
             judge(node, record)
 
-    def _set_timer(self, node: SimNode, effect: SetTimer) -> None:
+    def _set_timer(self, node: SimNode, effect: events.SetTimer) -> None:
         swarm = self.scenario.swarm
         resend = swarm.round_trip * 3 // 2
-        ticks = {Timer.RESEND: resend, Timer.CATCHUP: swarm.catchup_ticks, Timer.RECOVER: 2 * resend}[effect.timer]
+        ticks = {
+            events.Timer.RESEND: resend,
+            events.Timer.CATCHUP: swarm.catchup_ticks,
+            events.Timer.RECOVER: 2 * resend,
+        }[effect.timer]
         node.timers[effect.timer] = effect
         self.after(self.between(ticks), self._fire, node, effect)
 
-    def _fire(self, node: SimNode, timer: SetTimer) -> None:
+    def _fire(self, node: SimNode, timer: events.SetTimer) -> None:
         """Fires a timer, unless it was set again since, or the process has ended."""
         if node.is_up and node.timers.get(timer.timer) is timer:
-            self.step(node, TimerFired(timer.timer, timer.token))
+            self.step(node, events.TimerFired(timer.timer, timer.token))
 
-    def _proposed(self, node: SimNode, effect: Proposed) -> None:
+    def _proposed(self, node: SimNode, effect: events.Proposed) -> None:
         node.pending[effect.position] = effect.value
 
-    def _applied(self, node: SimNode, effect: Applied) -> None:
+    def _applied(self, node: SimNode, effect: events.Applied) -> None:
         """Handles an applied value: the client gets its acknowledgement, even from a coordinator that has been replaced
         since."""
         self.truth.on_applied(effect)
@@ -271,6 +255,6 @@ class Simulation:
         if value == effect.value and effect.verdict is Verdict.APPLIED:
             self.truth.acked[effect.position] = effect.value
 
-    def _lost(self, node: SimNode, effect: Lost) -> None:
+    def _lost(self, node: SimNode, effect: events.Lost) -> None:
         self.voting.on_lost(node, effect)
         self.on_lost(node, effect.number)

@@ -11,18 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tidelog.replication.paxos.events import (
-    Append,
-    Damaged,
-    Delete,
-    Demote,
-    Elect,
-    Found,
-    Rejoin,
-    StoreFailed,
-    Truncate,
-    VotesLost,
-)
+from tidelog.replication.paxos import events
 from tidelog.replication.paxos.numbers import next_number
 from tidelog.replication.paxos.state import Status
 from tidelog.sim.paxos import actions
@@ -75,7 +64,7 @@ class Story:
         if self._swarm.spares:
             return
         if node.disk.metadata.status is Status.EMPTY and node.disk.incarnations == 1:
-            self.sim.step(node, Found(CLUSTER_ID))
+            self.sim.step(node, events.Found(CLUSTER_ID))
         elif node.disk.metadata.status in {Status.EMPTY, Status.RECOVERING}:
             self.sim.after(self.sim.between(self._swarm.round_trip), self._rejoin, node, node.boot)
 
@@ -93,7 +82,7 @@ class Story:
         if node.is_up and node.boot == boot and node.core.replica.metadata.status is not Status.VOTING:
             self.sim.truth.counters["a rejoin begins"] += 1
             number = self.fence_number(node)
-            self.sim.step(node, Rejoin(number))
+            self.sim.step(node, events.Rejoin(number))
             self.sim.after(
                 self.sim.between(self._swarm.patience * self._swarm.round_trip), self._retry, node, boot, number
             )
@@ -115,7 +104,7 @@ class Story:
             return
         if core.replica.metadata.status is Status.VOTING:
             number = core.next_number()
-            self.sim.step(node, Elect(number))
+            self.sim.step(node, events.Elect(number))
             self.sim.after(
                 self.sim.between(self._swarm.patience * self._swarm.round_trip), self._give_up, node, boot, number
             )
@@ -123,7 +112,7 @@ class Story:
     def _give_up(self, node: SimNode, boot: int, number: int) -> None:
         if node.is_up and node.boot == boot and node.core.replica.metadata.issued == number:
             if node.core.coordinator is None:
-                self.sim.step(node, Demote())
+                self.sim.step(node, events.Demote())
             else:
                 self._attempts[node] = 0
 
@@ -168,10 +157,10 @@ class Story:
             case actions.TruncateSome(_, share):
                 replica = node.core.replica
                 begin = replica.begin + int(share * (replica.applied.position - replica.begin + 1))
-                self.sim.step(node, Delete(int(share * replica.applied.next_offset)))
-                self.sim.step(node, Truncate(begin))
+                self.sim.step(node, events.Delete(int(share * replica.applied.next_offset)))
+                self.sim.step(node, events.Truncate(begin))
             case actions.DemoteOne():
-                self.sim.step(node, Demote())
+                self.sim.step(node, events.Demote())
             case actions.ChangeVoters():
                 self._change.begin(node, action)
 
@@ -182,7 +171,7 @@ class Story:
         self._batches += 1
         digest = b"%d" % self._batches
         self.sim.truth.offered.add(digest)
-        self.sim.step(node, Append(records, digest, is_in_order=True))
+        self.sim.step(node, events.Append(records, digest, is_in_order=True))
 
     def _strike(self, action: actions.Action) -> None:
         match action:
@@ -198,12 +187,12 @@ class Story:
             case actions.FailStore(number, ticks):
                 node = self.sim.machines[number]
                 if node.is_up and not node.core.replica.is_halted:
-                    self.sim.step(node, StoreFailed())
+                    self.sim.step(node, events.StoreFailed())
                     self.sim.after(ticks, self.stop, node, 1)
             case actions.DamageSlot(number) | actions.LoseName(number):
                 self._damage(self.sim.machines[number], action)
             case actions.GiveUpVotes(number, voters) if self.sim.machines[number].is_up:
-                self.sim.step(self.sim.machines[number], VotesLost(voters))
+                self.sim.step(self.sim.machines[number], events.VotesLost(voters))
 
     def _wipe(self, node: SimNode, action: actions.WipeNode) -> None:
         if self._swarm.spares:
@@ -227,7 +216,7 @@ class Story:
         one."""
         if node.is_up and node.core.replica.metadata.status is Status.EMPTY:
             self.sim.truth.counters["a lost disk is taken for a new one"] += 1
-            self.sim.step(node, Found(CLUSTER_ID))
+            self.sim.step(node, events.Found(CLUSTER_ID))
 
     def _damage(self, node: SimNode, action: actions.DamageSlot | actions.LoseName) -> None:
         if isinstance(action, actions.LoseName):
@@ -239,7 +228,7 @@ class Story:
         if position is not None:
             self.sim.truth.counters["a payload is damaged"] += 1
             if node.is_up:
-                self.sim.step(node, Damaged(position))
+                self.sim.step(node, events.Damaged(position))
 
     def _cut(self, action: actions.CutLink | actions.IsolateNode) -> None:
         network, until = self.sim.network, self.sim.now + action.ticks

@@ -11,20 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from tidelog.replication.paxos import events
 from tidelog.replication.paxos.apply import Verdict
-from tidelog.replication.paxos.events import (
-    Append,
-    Applied,
-    Demote,
-    Elect,
-    Elected,
-    Enlist,
-    Event,
-    Jumped,
-    Lost,
-    Repaired,
-    VotersFound,
-)
 from tidelog.replication.paxos.state import Kind, Status
 from tidelog.replication.paxos.voters import InvalidVoters, Phase, VoterSet
 from tidelog.sim.paxos.scenario import Scenario
@@ -41,7 +29,7 @@ class Shell(Protocol):
 
     def after(self, ticks: int, call: Callable[..., None], *args: Any) -> None: ...
 
-    def step(self, node: SimNode, event: Event) -> None: ...
+    def step(self, node: SimNode, event: events.Event) -> None: ...
 
 
 class Voting:
@@ -52,7 +40,7 @@ class Voting:
 
     # -- what an engine says -----------------------------------------------------------------------------------------
 
-    def on_applied(self, node: SimNode, effect: Applied) -> None:
+    def on_applied(self, node: SimNode, effect: events.Applied) -> None:
         voters = None
         if effect.value.kind is Kind.VOTERS and effect.verdict is Verdict.APPLIED and effect.is_faulty:
             node.membership.on_unread(effect.position)
@@ -63,7 +51,7 @@ class Voting:
         if node.membership.on_applied(effect.position, voters, effect.verdict):
             self._sim.after(0, self._go_by, node, node.boot, was_leading and node.membership.phase is None)
 
-    def on_repaired(self, node: SimNode, effect: Repaired) -> None:
+    def on_repaired(self, node: SimNode, effect: events.Repaired) -> None:
         slot = node.core.replica.slots.get(effect.position)
         if slot is None or slot.value.kind is not Kind.VOTERS or slot.position >= node.core.replica.applied.position:
             return
@@ -72,7 +60,7 @@ class Voting:
         if node.membership.on_applied(effect.position, voters, verdict):
             self._sim.after(0, self._go_by, node, node.boot, False)
 
-    def on_jumped(self, node: SimNode, effect: Jumped) -> None:
+    def on_jumped(self, node: SimNode, effect: events.Jumped) -> None:
         """Handles a node that has skipped positions: the simulator gives it the voters of its new position at once, as
         a snapshot would."""
         node.membership.on_jumped(effect.floor.position)
@@ -80,19 +68,19 @@ class Voting:
         if node.membership.on_snapshot(voters, position, effect.floor.position):
             self._sim.after(0, self._go_by, node, node.boot, False)
 
-    def on_found(self, node: SimNode, effect: VotersFound) -> None:
+    def on_found(self, node: SimNode, effect: events.VotersFound) -> None:
         voters = self._sim.truth.voter_sets[effect.value.digest]
         if node.membership.on_found(effect.position, effect.value, voters):
             self._sim.after(0, self._go_by, node, node.boot, False)
 
-    def on_elected(self, node: SimNode, effect: Elected) -> None:
+    def on_elected(self, node: SimNode, effect: events.Elected) -> None:
         self._sim.truth.on_elected(effect.number)
         voters = node.membership.write(effect.number)
         if voters is not None:
             self._saw("a change of voters is proposed")
             self._sim.after(0, self._append, node, node.boot, voters)
 
-    def on_lost(self, node: SimNode, effect: Lost) -> None:
+    def on_lost(self, node: SimNode, effect: events.Lost) -> None:
         if node.membership.on_lost(effect.number):
             self._saw("a change of voters is lost with its leader")
             self._sim.after(0, self._go_by, node, node.boot, False)
@@ -101,7 +89,7 @@ class Voting:
 
     def _append(self, node: SimNode, boot: int, voters: VoterSet) -> None:
         if node.is_alive(boot):
-            self._sim.step(node, Append(0, digest_of(voters), Kind.VOTERS))
+            self._sim.step(node, events.Append(0, digest_of(voters), Kind.VOTERS))
 
     def _go_by(self, node: SimNode, boot: int, is_to_lead: bool) -> None:
         """Tells a node's core which voters are in force, and its own id as a voter if it is one; makes it a voter if it
@@ -122,7 +110,7 @@ class Voting:
         """Makes a learner a voter: gives it its voter id, then the right to vote."""
         node.is_enlisted = True
         self._sim.step(node, node.membership.reconfigure(node.engine_id))
-        self._sim.step(node, Enlist())
+        self._sim.step(node, events.Enlist())
 
     # -- a change ----------------------------------------------------------------------------------------------------
 
@@ -155,9 +143,9 @@ class Voting:
         voters = node.membership.join(fresh)
         self._sim.truth.voter_sets[digest_of(voters)] = voters
         self._sim.truth.joined.append((fresh, voters))
-        self._sim.step(node, Demote())
+        self._sim.step(node, events.Demote())
         self._sim.step(node, node.membership.reconfigure(node.engine_id))
-        self._sim.step(node, Elect(fresh))
+        self._sim.step(node, events.Elect(fresh))
 
     def _saw(self, name: str, is_seen: bool = True) -> None:
         if is_seen:
