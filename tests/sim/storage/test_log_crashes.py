@@ -11,8 +11,8 @@ from collections.abc import Callable
 import pytest
 
 from tests import series
+from tests.every_crash import enumerate_crashes
 from tidelog.sim.kit import rot
-from tidelog.sim.kit.choices import enumerate_crashes
 from tidelog.sim.kit.disk import SimDisk
 from tidelog.sim.kit.faults import NO_FAULTS, Crashed, FaultRates
 from tidelog.sim.storage import log_scenario

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests import series
-from tidelog.sim.kit.choices import enumerate_crashes
+from tests.every_crash import enumerate_crashes
 from tidelog.sim.kit.disk import SimDisk
 from tidelog.sim.kit.faults import NO_FAULTS, Crashed, FaultRates
 from tidelog.sim.storage import slot_scenario

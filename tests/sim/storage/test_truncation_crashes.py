@@ -16,12 +16,13 @@ from functools import cache
 import pytest
 
 from tests import series
+from tests.every_crash import enumerate_crashes
 from tidelog.model.batch_codec import encode_batch
 from tidelog.model.batch_header import assign_offsets, iter_batches, parse_header, split_batches
 from tidelog.model.errors import DamagedBatch, DiskFull, LogOffline, Overloaded, TidelogError
 from tidelog.model.ids import PartitionId, TopicId
 from tidelog.model.records import Record
-from tidelog.sim.kit.choices import CrashChoices, enumerate_crashes
+from tidelog.sim.kit.choices import CrashChoices
 from tidelog.sim.kit.disk import SimDisk
 from tidelog.sim.kit.faults import NO_FAULTS, Crashed, FaultRates
 from tidelog.sim.kit.medium import CAPACITY_BYTES

@@ -6,11 +6,11 @@ import errno
 
 import pytest
 
+from tests.every_crash import enumerate_crashes
 from tests.unit.storage.conftest import Store, WatchedFiles
 from tidelog.config.errors import ConfigError
 from tidelog.model.errors import DiskFull
 from tidelog.model.ports import Files
-from tidelog.sim.kit.choices import enumerate_crashes
 from tidelog.sim.kit.disk import SimDisk
 from tidelog.sim.kit.faults import Crashed
 from tidelog.storage.data_directory import FORMAT, check_format, claim

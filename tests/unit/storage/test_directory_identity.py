@@ -7,9 +7,9 @@ from itertools import product
 
 import pytest
 
+from tests.every_crash import enumerate_crashes
 from tidelog.model.ids import PartitionId, TopicId
 from tidelog.model.ports import Files
-from tidelog.sim.kit.choices import enumerate_crashes
 from tidelog.sim.kit.disk import SimDisk
 from tidelog.sim.kit.faults import Crashed
 from tidelog.storage.directory_identity import IDENTITY_NAMES, DirectoryIdentity, DirectoryIdentityStore

@@ -9,11 +9,11 @@ from functools import cache
 
 import pytest
 
+from tests.every_crash import enumerate_crashes
 from tests.unit.storage.conftest import WatchedFiles
 from tidelog.model.errors import Overloaded
 from tidelog.model.ports import Files
 from tidelog.sim.kit import rot
-from tidelog.sim.kit.choices import enumerate_crashes
 from tidelog.sim.kit.disk import SimDisk
 from tidelog.sim.kit.faults import Crashed
 from tidelog.storage.snapshot_format import (

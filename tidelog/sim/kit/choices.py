@@ -1,21 +1,14 @@
 """Choices of what a power cut leaves behind on a simulated disk.
 
 The crash model of `tidelog.sim.kit.disk` asks three questions and never draws a number itself, so that the same model
-serves both kinds of search:
-
-- `RandomChoices`: one state per seed, for long runs. A crash has a *mood*, because independent coin flips alone would
-  hardly ever make the states that real machines produce: nothing survived, everything did, or all up to some instant.
-- `ExhaustiveChoices`: every state there is, one after the other, for short runs ("all subsets times all tears").
+serves both kinds of search: `RandomChoices` makes one state per seed, for long runs, and the tests enumerate every
+state that there is after a short one (`tests/every_crash.py`).
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from typing import Protocol
-
-SECTORS_ENUMERATED_MAX = 3
-"""Writes over more sectors than this are torn at every prefix and every suffix instead of every subset."""
 
 
 class CrashChoices(Protocol):
@@ -34,7 +27,11 @@ class CrashChoices(Protocol):
 
 class RandomChoices:
     """Choices of one power cut, drawn from a seeded generator; `first` and `last` bound the sequence numbers of the
-    unsynced changes."""
+    unsynced changes.
+
+    A crash has a *mood*, because independent coin flips alone would hardly ever make the states that real machines
+    produce: nothing survived, everything did, or all up to some instant.
+    """
 
     def __init__(self, rng: random.Random, first: int, last: int) -> None:
         self._rng = rng
@@ -59,43 +56,3 @@ class RandomChoices:
 
     def choose(self, count: int) -> int:
         return self._rng.randrange(count)
-
-
-class ExhaustiveChoices:
-    """Choices of one power cut out of all possible ones, which `enumerate_crashes` counts through like an odometer."""
-
-    def __init__(self, path: list[tuple[int, int]]) -> None:
-        self._path = path
-        self._depth = 0
-
-    def survives(self, sequence: int) -> bool:
-        return self.choose(2) == 1
-
-    def sectors(self, sequence: int, count: int) -> int:
-        if count <= SECTORS_ENUMERATED_MAX:
-            return self.choose(1 << count)
-        whole = (1 << count) - 1
-        answer = self.choose(2 * count)
-        prefix = (1 << answer // 2) - 1
-        return prefix if answer % 2 else whole & ~prefix
-
-    def choose(self, count: int) -> int:
-        if self._depth == len(self._path):
-            self._path.append((0, count))
-        answer, recorded = self._path[self._depth]
-        assert recorded == count, "the crashed state is not the same as last time: its build-up is not deterministic"
-        self._depth += 1
-        return answer
-
-
-def enumerate_crashes() -> Iterator[ExhaustiveChoices]:
-    """Yields the choices of every possible power cut once. The caller must rebuild the same unsynced state for each."""
-    path: list[tuple[int, int]] = []
-    while True:
-        yield ExhaustiveChoices(path)
-        while path and path[-1][0] + 1 == path[-1][1]:
-            path.pop()
-        if not path:
-            return
-        answer, count = path.pop()
-        path.append((answer + 1, count))

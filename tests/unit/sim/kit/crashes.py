@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tidelog.sim.kit.choices import enumerate_crashes
+from tests.every_crash import enumerate_crashes
 from tidelog.sim.kit.disk import SimDisk
 from tidelog.sim.kit.sim_file import SimFile
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog.sim.kit.choices import RandomChoices, enumerate_crashes
+from tests.every_crash import enumerate_crashes
+from tidelog.sim.kit.choices import RandomChoices
 from tidelog.sim.kit.seeds import stream
 
 

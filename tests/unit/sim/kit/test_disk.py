@@ -11,6 +11,7 @@ from functools import partial
 
 import pytest
 
+from tests.every_crash import enumerate_crashes
 from tests.unit.sim.kit.crashes import (
     OLD,
     ZERO,
@@ -23,7 +24,6 @@ from tests.unit.sim.kit.crashes import (
     safe_file,
     state,
 )
-from tidelog.sim.kit.choices import enumerate_crashes
 from tidelog.sim.kit.disk import SimDisk
 from tidelog.sim.kit.faults import Crashed, FaultRates
 

@@ -11,7 +11,7 @@ from itertools import product
 
 import pytest
 
-from tidelog.sim.kit.choices import enumerate_crashes
+from tests.every_crash import enumerate_crashes
 from tidelog.sim.kit.disk import SimDisk
 
 SECTOR = 512
