@@ -16,7 +16,7 @@ from tidelog.storage.flush import Flush, Flusher, attempt
 from tidelog.storage.log_reader import LogReader
 from tidelog.storage.log_state import FoundLog, LogFiles, LogSettings, LogState
 from tidelog.storage.mender import Mender
-from tidelog.storage.scrub import Scrubber, ScrubStep
+from tidelog.storage.scrub import Scrubber
 from tidelog.storage.truncator import Truncator
 
 __all__ = ["ROWS_LEFT_MAX", "LogSettings", "PartitionLog"]
@@ -75,23 +75,6 @@ class PartitionLog(LogState):
         """Begins a flush, runs it and ends it. Blocking; no other flush may be under way."""
         flush = self.begin_flush()
         self.end_flush(flush, attempt(flush.run))
-
-    def scrub(self, budget_bytes: int) -> ScrubStep:
-        """Verifies the next `budget_bytes` or so of the log; after the end it begins again. Damage is added to
-        `damaged_ranges`; damaged catalog rows are written again. Blocking. Raises `OSError` if such a write fails (the
-        log is offline then), or `Overloaded`."""
-        piece = self.scrubber.begin(budget_bytes)
-        if piece is None:
-            return ScrubStep(has_finished=True)
-        piece.run()
-        # Read once more before it is believed: the log may have been truncated under the reader.
-        step = self.scrubber.end(piece)
-        if step.mend_at is not None:
-            # First: `mend` would say of a damaged checkpoint that there is none, and only memory still knows what it
-            # said.
-            self.renew_checkpoint()
-            self.mend(step.mend_at)
-        return step
 
     def close(self, high_watermark: int) -> None:
         """Flushes the log, stores its metainfo, and closes the files. Blocking; no flush may be under way.

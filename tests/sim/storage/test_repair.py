@@ -9,6 +9,7 @@ from functools import partial
 import pytest
 
 from tests import series
+from tests.scrubbing import scrub_piece
 from tests.sim.storage.sampling import SAMPLED_IF_SLOW
 from tests.sim.storage.sweep import BATCHES, PRODUCER_ID, Case, Sweep
 from tidelog.model.batch_header import iter_batches
@@ -48,7 +49,7 @@ def driver_of(disk: SimDisk) -> LogDriver:
 
 def scrub(driver: LogDriver) -> None:
     for _ in range(20 * BATCHES):
-        if driver.log.scrub(SCRUB_BYTES).has_finished:
+        if scrub_piece(driver.log, SCRUB_BYTES).has_finished:
             return
     pytest.fail("a round never ends")
 

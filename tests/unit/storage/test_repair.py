@@ -6,6 +6,7 @@ import errno
 
 import pytest
 
+from tests.scrubbing import scrub_piece
 from tests.unit.storage.conftest import IDENTITY, Store
 from tidelog.model.batch_header import assign_offsets, split_batches
 from tidelog.model.errors import DamagedBatch, InvalidBatch, LogOffline, OffsetOutOfRange
@@ -37,7 +38,7 @@ def scrub(store: Store) -> int:
     """One whole round; how many bad rows it met."""
     bad_rows = 0
     for _ in range(1000):
-        step = store.log.scrub(100)
+        step = scrub_piece(store.log, 100)
         bad_rows += step.bad_rows
         if step.has_finished:
             return bad_rows
@@ -318,16 +319,16 @@ def test_a_row_whose_batch_is_lost_is_not_made_up(ten: Store) -> None:
 def test_a_scrub_reads_no_more_than_it_was_given_but_for_one_step(ten: Store) -> None:
     ten.files.forget()
     steps = 0
-    while not ten.log.scrub(1).has_finished:
+    while not scrub_piece(ten.log, 1).has_finished:
         steps += 1
     assert steps == 12, "the rows of two segments, and ten batches"
-    assert [ten.log.scrub(1 << 30).has_finished for _ in range(5)] == [False] * 4 + [True]
+    assert [scrub_piece(ten.log, 1 << 30).has_finished for _ in range(5)] == [False] * 4 + [True]
 
 
 @pytest.mark.parametrize("is_anew", [False, True])
 def test_a_piece_that_is_read_while_the_log_is_cut_accuses_nobody(ten: Store, *, is_anew: bool) -> None:
     """As on the disk thread, while the event loop goes on."""
-    ten.log.scrub(1)
+    scrub_piece(ten.log, 1)
     piece = ten.log.scrubber.begin(1 << 30)
     assert piece is not None
     if is_anew:
@@ -355,7 +356,7 @@ def test_who_listens_is_told_of_each_damage_once(ten: Store) -> None:
 
 
 def test_a_scrub_goes_on_through_appends_rolls_deletions_and_truncations(ten: Store) -> None:
-    ten.log.scrub(1)
+    scrub_piece(ten.log, 1)
     ten.log.delete_records(6)
     ten.log.roll(ten.now_ms)
     ten.append(b"x")

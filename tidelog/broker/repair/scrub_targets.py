@@ -84,6 +84,7 @@ async def read_piece(
         step = scrubber.end(piece)
     if step.mend_at is not None:
         logger.warning("catalog rows are damaged", log=log.directory, rows=step.bad_rows)
+        # First: `mend` would say of a damaged checkpoint that there is none, and only memory still knows what it said.
         if may_append() and log.renew_checkpoint():
             means.log_writer.submit(listener)
         await means.log_writer.exclusively(listener, partial(log.mend, step.mend_at))
