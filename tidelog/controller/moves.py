@@ -5,15 +5,15 @@ controller but by the broker that gets the request, from its own image; it then 
 in portions. A plan starts from the target replicas, so that planning again during the reassignments finds nothing to
 do, or only those not begun yet.
 
-    to remove a broker:  planned(image, leaving=[4]) -> AlterReassignments ... -> none left of `held` -> RemoveBroker
+    to remove a broker:  planned(image, leaving=[4]) -> AlterReassignments ... -> it has no replica left -> RemoveBroker
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from tidelog.controller.partition_commands import MOVES_MAX, AlterReassignments, NewReplicas
-from tidelog.model.cluster import ClusterImage, PartitionInfo
+from tidelog.model.cluster import ClusterImage
 from tidelog.model.errors import NotFound
 from tidelog.model.ids import NodeId, TopicPartition
 from tidelog.placement.rebalance import Assignment, plan_rebalance
@@ -33,28 +33,16 @@ def planned(image: ClusterImage, leaving: Sequence[int] = ()) -> list[AlterReass
     going = [NodeId(node) for node in dict.fromkeys(leaving)]
     staying = [_usable(image, node) for node in image.brokers if node not in going]
     # Replicas are planned from where they are to be, so that moves under way are not planned a second time.
-    current = [Assignment(name, info.target) for name, info in _partitions(image)]
+    current = [
+        Assignment(TopicPartition(topic.name, info.partition), info.target)
+        for topic in image.topics.values()
+        for info in topic.partitions
+    ]
     plan = plan_rebalance(current, staying, [_usable(image, node) for node in going])
     ids = {topic.name: topic.topic_id for topic in image.topics.values()}
     moves = [NewReplicas(ids[name], number, list(new)) for (name, number), _, new in plan.reassignments]
     # Portions keep each decision short: a controller that computes for a second is silent for a second.
     return [AlterReassignments(moves[i : i + MOVES_MAX]) for i in range(0, len(moves), MOVES_MAX)]
-
-
-def held(image: ClusterImage, node_id: int) -> list[TopicPartition]:
-    """Returns the partitions of which the broker has a replica, including replicas that are being added or removed."""
-    return [name for name, info in _partitions(image) if node_id in info.replicas]
-
-
-def moving(image: ClusterImage) -> list[TopicPartition]:
-    """Returns the partitions that are being reassigned (Kafka's ListPartitionReassignments)."""
-    return [name for name, info in _partitions(image) if info.is_moving]
-
-
-def _partitions(image: ClusterImage) -> Iterator[tuple[TopicPartition, PartitionInfo]]:
-    for topic in image.topics.values():
-        for info in topic.partitions:
-            yield TopicPartition(topic.name, info.partition), info
 
 
 def _usable(image: ClusterImage, node: NodeId) -> UsableBroker:

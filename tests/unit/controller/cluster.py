@@ -105,6 +105,20 @@ class Cluster:
     def leaders(self, name: str) -> list[int]:
         return [info.leader for info in self.image.topics[name].partitions]
 
+    def held(self, node: int) -> list[tuple[str, int]]:
+        """Returns the partitions of which the broker has a replica, including replicas that are added or removed."""
+        return [
+            (topic.name, info.partition)
+            for topic in self.image.topics.values()
+            for info in topic.partitions
+            if node in info.replicas
+        ]
+
+    def moving(self) -> list[tuple[str, int]]:
+        """Returns the partitions that are being reassigned."""
+        topics = self.image.topics.values()
+        return [(topic.name, info.partition) for topic in topics for info in topic.partitions if info.is_moving]
+
 
 def registration(
     node: int,

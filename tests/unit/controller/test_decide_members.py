@@ -10,7 +10,7 @@ import pytest
 from tests.unit.controller.cluster import IsrCluster, PaxosCluster, newest, topic_id
 from tidelog.controller.commands import RemoveBroker
 from tidelog.controller.member_steps import MemberSet
-from tidelog.controller.moves import held, moving, planned
+from tidelog.controller.moves import planned
 from tidelog.controller.partition_commands import (
     AlterCode,
     AlterReassignments,
@@ -299,9 +299,9 @@ def test_a_broker_is_emptied_by_a_plan_and_then_removed() -> None:
         cluster.do(RemoveBroker(2))
     for command in planned(cluster.image, leaving=[2]):
         cluster.do(command)
-    assert moving(cluster.image)
+    assert cluster.moving()
     assert changes_of(cluster) == ["+4/4", "-2/2"]
-    assert not moving(cluster.image) and not held(cluster.image, 2)
+    assert not cluster.moving() and not cluster.held(2)
     cluster.do(RemoveBroker(2))
     assert NodeId(2) not in cluster.image.brokers
 

@@ -14,7 +14,7 @@ from tidelog.controller.commands import (
     RemoveBroker,
     TopicPlaced,
 )
-from tidelog.controller.moves import held, moving, planned
+from tidelog.controller.moves import planned
 from tidelog.controller.partition_commands import MOVES_MAX, AlterReassignments, NewReplicas
 from tidelog.controller.snapshot import decode_image, encode_image
 from tidelog.model.cluster import NO_THROTTLE
@@ -181,11 +181,11 @@ def test_a_broker_is_emptied_and_then_removed() -> None:
     cluster.do(command)
     assert set(cluster.partition.target) == {1, 3, 4}
     assert planned(cluster.image, [2]) == [], "it is under way"
-    assert held(cluster.image, 2) == moving(cluster.image) == [("t", 0)]
+    assert cluster.held(2) == cluster.moving() == [("t", 0)]
     with pytest.raises(InvalidRequest, match="move them to other brokers first"):
         cluster.do(RemoveBroker(2))
     cluster.ask(1, 3, 4)
-    assert held(cluster.image, 2) == moving(cluster.image) == []
+    assert cluster.held(2) == cluster.moving() == []
     cluster.do(RemoveBroker(2))
     assert list(cluster.image.brokers) == [1, 3, 4]
 
