@@ -18,12 +18,10 @@ from typing import NamedTuple
 from tidelog.broker.paxos.comparison import ACCOUNTED
 from tidelog.model.ids import PartitionId
 from tidelog.sim.cluster.blackout import blackout
-from tidelog.sim.cluster.data_rot import DataRot, durable_files
-from tidelog.sim.cluster.good_copies import Copy, GoodCopies, catalog_of
-from tidelog.sim.cluster.ledger import Ledger
+from tidelog.sim.cluster.copy_strikes import CopyStrikes, damage
+from tidelog.sim.cluster.data_rot import durable_files
+from tidelog.sim.cluster.good_copies import Copy, catalog_of
 from tidelog.sim.cluster.scenario import Effects, Strike
-from tidelog.sim.cluster.tail_strikes import damage
-from tidelog.sim.cluster.world import World
 from tidelog.sim.kit import rot
 from tidelog.storage.log_manager import JOURNAL, log_directory
 from tidelog.storage.rows import ROW_BYTES, Kind, RowCodec
@@ -42,14 +40,8 @@ class JournalEnd(NamedTuple):
     row_position: int
 
 
-class ApartStrikes:
+class ApartStrikes(CopyStrikes):
     """Carries out the faults that damage the logs or the journals of a Paxos partition."""
-
-    def __init__(self, world: World, ledger: Ledger, data_rot: DataRot) -> None:
-        self._world = world
-        self._ledger = ledger
-        self._data_rot = data_rot
-        self._copies = GoodCopies(world, ledger)
 
     def effects(self) -> Effects:
         """Returns the functions that carry out the faults of this class, by the fault's name."""

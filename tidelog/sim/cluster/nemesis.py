@@ -79,7 +79,7 @@ class Nemesis:
         parts: tuple[Part, ...] = (processes, NetworkStrikes(world), DiskStrikes(world), RoleStrikes(world))
         data_rot = DataRot(world, ledger)
         tails = TailStrikes(world, ledger, data_rot)
-        parts += data_rot, JournalRot(world, ledger, data_rot), tails, SweepStrikes(world, ledger, tails)
+        parts += data_rot, JournalRot(world, ledger, data_rot), tails, SweepStrikes(world, ledger, data_rot, tails)
         parts += DirectoryStrikes(world, ledger, data_rot, processes), MetadataStrikes(world, ledger)
         parts += ApartStrikes(world, ledger, data_rot), ReadStrikes(world, ledger, data_rot), LossStrikes(world, ledger)
         parts += HungStrikes(world, ledger), ForgedStrikes(world)

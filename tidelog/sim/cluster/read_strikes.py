@@ -12,12 +12,10 @@ from collections.abc import Iterator
 
 from tidelog.model.ids import PartitionId
 from tidelog.sim.cluster.blackout import blackout
-from tidelog.sim.cluster.data_rot import CopyExtent, DataRot
-from tidelog.sim.cluster.good_copies import GoodCopies
-from tidelog.sim.cluster.ledger import Ledger
+from tidelog.sim.cluster.copy_strikes import CopyStrikes
+from tidelog.sim.cluster.data_rot import CopyExtent
 from tidelog.sim.cluster.metadata_strikes import METADATA
 from tidelog.sim.cluster.scenario import Effects, Strike
-from tidelog.sim.cluster.world import World
 from tidelog.sim.kit import rot
 from tidelog.sim.kit.inode import SECTOR_BYTES
 from tidelog.storage.log_manager import SNAPSHOTS, log_directory
@@ -26,14 +24,8 @@ CATALOG = ".catalog"
 ONE_METAINFO = "metainfo.0"
 
 
-class ReadStrikes:
+class ReadStrikes(CopyStrikes):
     """Carries out the faults of reads; a fault's first node is the one whose disk is hit."""
-
-    def __init__(self, world: World, ledger: Ledger, data_rot: DataRot) -> None:
-        self._world = world
-        self._ledger = ledger
-        self._data_rot = data_rot
-        self._copies = GoodCopies(world, ledger)
 
     def effects(self) -> Effects:
         """Returns the functions that carry out the faults of this class, by the fault's name."""

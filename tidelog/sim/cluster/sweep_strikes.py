@@ -12,10 +12,12 @@ from collections.abc import Sequence
 
 from tidelog.model.ids import PartitionId
 from tidelog.sim.cluster.blackout import blackout
-from tidelog.sim.cluster.good_copies import Copy, GoodCopies
+from tidelog.sim.cluster.copy_strikes import CopyStrikes, damage
+from tidelog.sim.cluster.data_rot import DataRot
+from tidelog.sim.cluster.good_copies import Copy
 from tidelog.sim.cluster.ledger import Ledger
 from tidelog.sim.cluster.scenario import Effects, Strike
-from tidelog.sim.cluster.tail_strikes import TailStrikes, damage
+from tidelog.sim.cluster.tail_strikes import TailStrikes
 from tidelog.sim.cluster.world import World
 
 ENTRIES = 4
@@ -24,14 +26,12 @@ MASKS = 7
 PATTERNS = MASKS**ENTRIES
 
 
-class SweepStrikes:
+class SweepStrikes(CopyStrikes):
     """Carries out patterns of damage. A fault's nodes are the replicas in the order of the pattern's bits, its amount
     is the pattern's number. A random scenario names one node, which comes first, and a fraction of all patterns."""
 
-    def __init__(self, world: World, ledger: Ledger, tails: TailStrikes) -> None:
-        self._world = world
-        self._ledger = ledger
-        self._copies = GoodCopies(world, ledger)
+    def __init__(self, world: World, ledger: Ledger, data_rot: DataRot, tails: TailStrikes) -> None:
+        super().__init__(world, ledger, data_rot)
         self._entries = tails.entries
 
     def effects(self) -> Effects:
@@ -44,10 +44,7 @@ class SweepStrikes:
             if (partition_id := self._world.draw(partitions, rng)) is None:
                 return
             hit = self._draw(partition_id, strike, _in_order(strike, self._ledger.replicas(partition_id)))
-            for copy in hit:
-                damage(self._world, copy.extent, rng)
-                self._ledger.rots(copy.node, partition_id)
-                self._ledger.hurts(copy.node, partition_id)
+            self._damage(partition_id, hit, rng)
             self._ledger.guards(partition_id)
             self._world.truth.saw("pattern of damage", bool(hit))
 

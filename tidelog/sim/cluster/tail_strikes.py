@@ -14,30 +14,21 @@ from functools import partial
 
 from tidelog.model.ids import PartitionId
 from tidelog.sim.cluster.blackout import blackout
-from tidelog.sim.cluster.data_rot import CopyExtent, DataRot
-from tidelog.sim.cluster.good_copies import Copy, GoodCopies
+from tidelog.sim.cluster.copy_strikes import CopyStrikes, damage
+from tidelog.sim.cluster.data_rot import CopyExtent
+from tidelog.sim.cluster.good_copies import Copy
 from tidelog.sim.cluster.journal_rot import entries_in
-from tidelog.sim.cluster.ledger import Ledger
 from tidelog.sim.cluster.metadata_strikes import METADATA
 from tidelog.sim.cluster.scenario import Effects, Strike
-from tidelog.sim.cluster.world import World
 from tidelog.sim.kit import rot
 from tidelog.storage.log_manager import log_directory
 from tidelog.storage.slot_entries import EntryKind, decode_entry
 
 PAIR = 2
-ZEROED_SHARE = 0.4
-SECTOR_BYTES = 512
 
 
-class TailStrikes:
+class TailStrikes(CopyStrikes):
     """Carries out the faults at the end of a log; a fault's nodes are those whose copies are damaged."""
-
-    def __init__(self, world: World, ledger: Ledger, data_rot: DataRot) -> None:
-        self._world = world
-        self._ledger = ledger
-        self._data_rot = data_rot
-        self._copies = GoodCopies(world, ledger)
 
     def effects(self) -> Effects:
         """Returns the functions that carry out the faults of this class, by the fault's name."""
@@ -62,10 +53,7 @@ class TailStrikes:
             if picked is None:
                 return
             partition_id, copies = picked
-            for copy in copies:
-                damage(self._world, copy.extent, rng)
-                self._ledger.rots(copy.node, partition_id)
-                self._ledger.hurts(copy.node, partition_id)
+            self._damage(partition_id, copies, rng)
             self._world.truth.saw("last batch damaged")
 
     async def _beside_a_missing_directory(self, strike: Strike, rng: random.Random) -> None:
@@ -79,9 +67,7 @@ class TailStrikes:
             partition_id, copy = drawn
             rot.lose_directory(self._world.medium(victims[0]), log_directory(partition_id))
             self._ledger.robs(victims[0], partition_id)
-            damage(self._world, copy.extent, rng)
-            self._ledger.rots(copy.node, partition_id)
-            self._ledger.hurts(copy.node, partition_id)
+            self._damage(partition_id, [copy], rng)
             self._world.truth.saw("last batch damaged beside an emptied replica")
 
     def _emptiable(self, emptied: int, damaged: int) -> list[tuple[PartitionId, Copy]]:
@@ -146,15 +132,3 @@ class TailStrikes:
                     head, payload = decode_entry(data) or (None, None)
                     if head is not None and head.kind is EntryKind.SLOT:
                         yield CopyExtent(node, path, position, len(data)), (head.position, head.digest, payload or b"")
-
-
-def damage(world: World, extent: CopyExtent, rng: random.Random) -> None:
-    """Damages a copy in a drawn way: flips a bit, or overwrites all of the copy or a sector of it with zeros."""
-    medium, begin, end = world.medium(extent.node), extent.position, extent.position + extent.size
-    if rng.random() >= ZEROED_SHARE:
-        rot.flip_bit(medium, extent.path, rng.randrange(begin, end), rng.randrange(8))
-    else:
-        begin = rng.choice((begin, rng.randrange(begin, end)))
-        size = min(end - begin, rng.choice((extent.size, SECTOR_BYTES)))
-        rot.overwrite(medium, extent.path, begin, bytes(size))
-    world.truth.note("damage", *extent)
