@@ -1,15 +1,22 @@
-"""REST v3: partitions, their offsets and their replicas. Read only."""
+"""REST v3: partitions, their offsets and their replicas; and the deletion of the records at the head of a partition
+(Kafka's DeleteRecords), which Confluent's REST Proxy does not have.
+"""
 
 from __future__ import annotations
+
+from typing import Final
 
 from aiohttp import web
 from msgspec import UNSET, UnsetType
 
 from tidelog.broker.http import params
-from tidelog.broker.http.answers import json_answer
+from tidelog.broker.http.answers import json_answer, no_content
+from tidelog.broker.http.body import read_body
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
 from tidelog.broker.http.envelope import Links, PartitionResource, Related
+from tidelog.broker.http.json_body import Body, OffsetNumber, decode_body, json_decoder
+from tidelog.broker.http.media import check_document
 from tidelog.broker.http.topics_v2 import partition_of
 from tidelog.model.cluster import PartitionInfo, Topic
 from tidelog.model.errors import InvalidRequest, NotFound
@@ -40,6 +47,15 @@ class ReplicaV3(PartitionResource, frozen=True):
     is_leader: bool
     is_in_sync: bool
     broker: Related
+
+
+class DeletionAsked(Body):
+    """The body of a deletion: `before_offset` becomes the partition's log start offset."""
+
+    before_offset: OffsetNumber
+
+
+_DELETION: Final = json_decoder(DeletionAsked)
 
 
 async def list_partitions(context: Context, call: Call) -> web.StreamResponse:
@@ -74,6 +90,17 @@ async def get_offset(context: Context, call: Call) -> web.StreamResponse:
         extent.high_watermark,
     )
     return json_answer(answer)
+
+
+async def delete_records(context: Context, call: Call) -> web.StreamResponse:
+    """Deletes the committed records below an offset. May be repeated."""
+    Links(context, call)
+    partition = context.face.partitions.handle(call.topic_name(), call.partition_number())
+    check_document(call.request)
+    deadline_s = call.deadline_s(context)
+    deletion = decode_body(_DELETION, await read_body(context, call, context.limits.json_bytes_max))
+    await partition.delete_records(deletion.before_offset, deadline_s=deadline_s)
+    return no_content()
 
 
 async def list_replicas(context: Context, call: Call) -> web.StreamResponse:
