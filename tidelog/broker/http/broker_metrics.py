@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import fields
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from tidelog.broker.face.face import BrokerFace
+from tidelog.broker.face.metric_families import gauge, gauges
 
 
 class BrokerMetrics(Collector):
@@ -32,47 +33,44 @@ class BrokerMetrics(Collector):
             value = getattr(statistics.counts, counter.name)
             yield CounterMetricFamily(f"tidelog_{counter.name}", counter.metadata["help"], value=value)
         yield from self._waiting()
-        yield GaugeMetricFamily(
-            "tidelog_damaged_ranges",
+        yield gauge(
+            "damaged_ranges",
             "Ranges of offsets that are damaged on this disk, and not repaired yet.",
-            value=statistics.damaged_ranges,
+            statistics.damaged_ranges,
         )
-        yield GaugeMetricFamily(
-            "tidelog_scrub_oldest_log_seconds",
+        yield gauge(
+            "scrub_oldest_log_seconds",
             "For how long the log that was not read through for longest has not been.",
-            value=statistics.scrubbed_ago_s,
+            statistics.scrubbed_ago_s,
         )
 
     def _waiting(self) -> Iterator[Metric]:
         """Yields the damage and missing repairs of the replicas on this broker, led or not. Several brokers may report
         the same partition, each for its own replica.
         """
-        labels = ["topic", "partition"]
-        damaged = GaugeMetricFamily(
-            "tidelog_partition_damaged_ranges",
+        labels, waiting = ["topic", "partition"], self._face.statistics.waiting
+        waits = {(topic, str(partition)): wait for (topic, partition), wait in waiting.items()}
+        yield gauges(
+            "partition_damaged_ranges",
             "Ranges that are damaged in the replica here, and positions that its election waits for.",
-            labels=labels,
+            labels,
+            {names: wait.damaged_ranges for names, wait in waits.items()},
         )
-        without = GaugeMetricFamily(
-            "tidelog_partition_ranges_without_copy",
+        yield gauges(
+            "partition_ranges_without_copy",
             "Damaged ranges of the replica here of which no broker that was asked had a good copy.",
-            labels=labels,
+            labels,
+            {names: wait.without_copy for names, wait in waits.items()},
         )
-        seconds = GaugeMetricFamily(
-            "tidelog_partition_damaged_seconds",
+        yield gauges(
+            "partition_damaged_seconds",
             "For how long the oldest damage of the replica here has been known.",
-            labels=labels,
+            labels,
+            {names: wait.seconds for names, wait in waits.items()},
         )
-        awaited = GaugeMetricFamily(
-            "tidelog_partition_waits_for",
+        yield gauges(
+            "partition_waits_for",
             "1 for each broker that may have what the replica here waits for, and has not been asked or has not said.",
-            labels=[*labels, "broker"],
+            [*labels, "broker"],
+            {(*names, str(node_id)): 1 for names, wait in waits.items() for node_id in sorted(wait.awaited)},
         )
-        for (topic, partition), wait in self._face.statistics.waiting.items():
-            names = [topic, str(partition)]
-            damaged.add_metric(names, wait.damaged_ranges)
-            without.add_metric(names, wait.without_copy)
-            seconds.add_metric(names, wait.seconds)
-            for node_id in sorted(wait.awaited):
-                awaited.add_metric([*names, str(node_id)], 1)
-        yield from (damaged, without, seconds, awaited)

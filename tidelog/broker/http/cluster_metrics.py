@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from tidelog.broker.face.face import BrokerFace
+from tidelog.broker.face.metric_families import counts, gauge, gauges
 from tidelog.model.cluster import NO_LEADER, Topic
 
 NOBODY: Final = -1
@@ -58,62 +59,56 @@ class ClusterMetrics(Collector):
     def _controller(self) -> Iterator[Metric]:
         controller, image = self._face.statistics.controller, self._face.cluster.image
         leader = self._face.cluster.controller_node
-        yield _gauge("controller_active", "1 if this broker is the active controller.", controller.is_controller)
-        yield _gauge(
+        yield gauge("controller_active", "1 if this broker is the active controller.", controller.is_controller)
+        yield gauge(
             "controller_node_id",
             "The node id of the active controller; -1 while it is not known.",
             NOBODY if leader is None else leader,
         )
-        yield _gauge("controller_epoch", "Rises with each active controller.", image.controller_epoch)
+        yield gauge("controller_epoch", "Rises with each active controller.", image.controller_epoch)
         yield CounterMetricFamily(
             "tidelog_controller_changes",
             "Times that this broker learned of a new controller.",
             controller.controller_changes,
         )
-        yield _gauge("metadata_position", "Records of the metadata log that this broker has applied.", image.position)
-        lag = GaugeMetricFamily(
-            "tidelog_metadata_lag_records",
+        yield gauge("metadata_position", "Records of the metadata log that this broker has applied.", image.position)
+        yield gauges(
+            "metadata_lag_records",
             "Records by which a live broker is behind the active controller, which alone tells.",
-            labels=["node_id"],
+            ["node_id"],
+            {str(node_id): records for node_id, records in controller.metadata_lags().items()},
         )
-        for node_id, records in controller.metadata_lags().items():
-            lag.add_metric([str(node_id)], records)
-        yield lag
-        level = GaugeMetricFamily(
-            "tidelog_feature_level",
+        yield gauges(
+            "feature_level",
             "The feature level of the cluster, and the highest that this broker speaks.",
-            labels=["of"],
+            ["of"],
+            {"cluster": image.level, "broker": self._face.cluster.levels.highest},
         )
-        level.add_metric(["cluster"], image.level)
-        level.add_metric(["broker"], self._face.cluster.levels.highest)
-        yield level
-        yield _gauge("metadata_voters", "Brokers that vote on the metadata log.", len(image.voters))
+        yield gauge("metadata_voters", "Brokers that vote on the metadata log.", len(image.voters))
 
     def _brokers(self) -> Iterator[Metric]:
         image = self._face.cluster.image
         live = len(image.live_brokers)
-        brokers = GaugeMetricFamily("tidelog_brokers", "Registered brokers.", labels=["state"])
-        brokers.add_metric(["live"], live)
-        brokers.add_metric(["fenced"], len(image.brokers) - live)
-        yield brokers
+        yield gauges("brokers", "Registered brokers.", ["state"], {"live": live, "fenced": len(image.brokers) - live})
         self._counted = {topic.name: (topic, self._counts(topic)) for topic in image.topics.values()}
-        leaderless = sum(counts.leaderless for _, counts in self._counted.values())
-        yield _gauge("partitions_without_leader", "Partitions of the cluster that nobody leads.", leaderless)
-        losses = GaugeMetricFamily(
-            "tidelog_accepted_losses",
+        leaderless = sum(counted.leaderless for _, counted in self._counted.values())
+        yield gauge("partitions_without_leader", "Partitions of the cluster that nobody leads.", leaderless)
+        yield gauges(
+            "accepted_losses",
             "Ranges of offsets that were given up, and decisions to go on without replicas, by topic.",
-            labels=["topic", "given_up"],
+            ["topic", "given_up"],
+            {
+                (name, given_up): count
+                for name, (_, counted) in self._counted.items()
+                for given_up, count in (("records", counted.losses), ("votes", counted.regroupings))
+                if count
+            },
         )
-        for name, (_, counts) in self._counted.items():
-            for given_up, count in (("records", counts.losses), ("votes", counts.regroupings)):
-                if count:
-                    losses.add_metric([name, given_up], count)
-        yield losses
 
     def _counts(self, topic: Topic) -> _Counts:
-        counted, counts = self._counted.get(topic.name, (None, None))
-        if counts is not None and counted is topic:
-            return counts
+        counted_topic, counted = self._counted.get(topic.name, (None, None))
+        if counted is not None and counted_topic is topic:
+            return counted
         infos = topic.partitions
         return _Counts(
             sum(info.leader == NO_LEADER for info in infos),
@@ -122,25 +117,19 @@ class ClusterMetrics(Collector):
         )
 
     def _peers(self) -> Iterator[Metric]:
-        yield _gauge(
+        yield gauge(
             "insecure_listeners",
             "Listeners of this broker that strangers on other machines can reach, and that believe them.",
             len(self._face.cluster.insecure_listeners),
         )
         peers = self._face.statistics.peers
-        yield _gauge("peers_known", "Other brokers that this one keeps connections to.", len(peers.node_ids))
-        yield _gauge("peers_connected", "Other brokers that this one is connected to.", len(peers.connected))
+        yield gauge("peers_known", "Other brokers that this one keeps connections to.", len(peers.node_ids))
+        yield gauge("peers_connected", "Other brokers that this one is connected to.", len(peers.connected))
         for name, meaning in PEER_COUNTERS.items():
             yield CounterMetricFamily(f"tidelog_peer_{name}", meaning, getattr(peers.statistics, name))
-        refused = CounterMetricFamily(
-            "tidelog_peer_messages_refused",
+        yield counts(
+            "peer_messages_refused",
             "Messages of other brokers that no correct broker could have sent, or not that one, or not then.",
-            labels=["reason"],
+            ["reason"],
+            peers.statistics.refused,
         )
-        for reason, count in peers.statistics.refused.items():
-            refused.add_metric([reason], count)
-        yield refused
-
-
-def _gauge(name: str, meaning: str, value: float) -> Metric:
-    return GaugeMetricFamily(f"tidelog_{name}", meaning, value=value)

@@ -14,6 +14,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from tidelog.broker.face.face import BrokerFace
+from tidelog.broker.face.metric_families import gauge, gauges
 from tidelog.broker.http.groups_v3 import spelled_out
 from tidelog.groups.group import CLASSIC_STATES, GroupState
 
@@ -58,19 +59,15 @@ class GroupMetrics(Collector):
                 lag = lags.of(committed)
                 if lag is not None:
                     behind.add_metric([group.name, topic, str(partition)], lag)
-        groups = GaugeMetricFamily(
-            "tidelog_groups", "Consumer groups coordinated by this broker.", labels=["state", "type"]
+        groups = {(spelled_out(state.value).lower(), kind): count for (state, kind), count in states.items()}
+        yield gauges("groups", "Consumer groups coordinated by this broker.", ["state", "type"], groups)
+        yield from (members, behind)
+        coordinators = self._face.statistics.group_coordinators
+        yield gauge(
+            "group_coordinators", "Partitions of __consumer_offsets that this broker coordinates.", coordinators
         )
-        for (state, kind), count in states.items():
-            groups.add_metric([spelled_out(state.value).lower(), kind], count)
-        yield from (groups, members, behind)
-        yield GaugeMetricFamily(
-            "tidelog_group_coordinators",
-            "Partitions of __consumer_offsets that this broker coordinates.",
-            value=self._face.statistics.group_coordinators,
-        )
-        yield GaugeMetricFamily(
-            "tidelog_groups_not_shown",
+        yield gauge(
+            "groups_not_shown",
             f"Groups without members and lags here, because a page has at most {self._series_max} series of them.",
-            value=omitted,
+            omitted,
         )

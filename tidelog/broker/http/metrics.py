@@ -15,6 +15,8 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from tidelog.broker.face.metric_families import counts
+
 BUCKETS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _BOUNDS: Final = (*map(str, BUCKETS_S), "+Inf")
 
@@ -88,12 +90,8 @@ class RequestMetrics(Collector):
             if stats.statuses:
                 received.add_metric(names, stats.received_bytes)
                 sent.add_metric(names, stats.sent_bytes)
-        refused = CounterMetricFamily("tidelog_http_refused", "Turned away because of a bound.", labels=["reason"])
-        for reason, count in self._refusals.items():
-            refused.add_metric([reason], count)
-        shed = CounterMetricFamily("tidelog_http_shed", "Refused since too much waits.", labels=["class", "cause"])
-        for (kind_shed, cause), number in self.shed().items():
-            shed.add_metric([kind_shed, cause], number)
-        yield from (requests, seconds, received, sent, refused, shed)
+        yield from (requests, seconds, received, sent)
+        yield counts("http_refused", "Turned away because of a bound.", ["reason"], self._refusals)
+        yield counts("http_shed", "Refused since too much waits.", ["class", "cause"], self.shed())
         for name, documentation, read in self._gauges:
             yield GaugeMetricFamily(name, documentation, value=read())

@@ -23,7 +23,6 @@ from tidelog.broker.http.context import Context
 from tidelog.broker.http.edge import Edge
 from tidelog.broker.http.group_metrics import GroupMetrics
 from tidelog.broker.http.guard import Guard
-from tidelog.broker.http.jwt_metrics import JwtMetrics
 from tidelog.broker.http.limits import Limits
 from tidelog.broker.http.metrics import RequestMetrics
 from tidelog.broker.http.metrics_page import MetricsPage
@@ -31,7 +30,7 @@ from tidelog.broker.http.openapi import describe
 from tidelog.broker.http.recorded_edge import RecordedEdge
 from tidelog.broker.http.route import Route
 from tidelog.broker.http.routes import CLIENT, OPS, ROUTES
-from tidelog.broker.http.tls_metrics import TlsMetrics, TlsStatus
+from tidelog.broker.http.security_metrics import JwtMetrics, TlsMetrics, TlsStatus
 from tidelog.broker.http.work_metrics import WorkMetrics
 from tidelog.config.schema import BrokerConfig
 from tidelog.config.values import split_address

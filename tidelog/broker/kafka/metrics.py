@@ -10,18 +10,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from itertools import accumulate
 from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from tidelog.broker.face.statistics import BUCKETS_S, Histogram
+from tidelog.broker.face.metric_families import buckets_of, counts
+from tidelog.broker.face.statistics import Histogram
 from tidelog.broker.kafka.apis import Key
 
 SOFTWARE_MAX: Final = 100
 OTHERS: Final = "other"
-_BOUNDS: Final = (*map(str, BUCKETS_S), "+Inf")
 
 
 class CallStats:
@@ -86,18 +85,10 @@ class KafkaMetrics(Collector):
             received.add_metric(names, stats.received_bytes)
             sent.add_metric(names, stats.sent_bytes)
             for family, histogram in ((waiting, stats.waiting), (total, stats.total)):
-                buckets = list(zip(_BOUNDS, accumulate(histogram.counts), strict=True))
-                family.add_metric(names, buckets, histogram.seconds)
+                family.add_metric(names, buckets_of(histogram), histogram.seconds)
         yield from (requests, errors, received, sent, waiting, total)
-        refused = CounterMetricFamily("tidelog_kafka_refused", "Connections turned away.", labels=["reason"])
-        for reason, count in self.refused.items():
-            refused.add_metric([reason], count)
-        held = CounterMetricFamily("tidelog_kafka_held", "Requests that waited to be begun.", labels=["reason"])
-        for reason, count in self.held.items():
-            held.add_metric([reason], count)
-        clients = CounterMetricFamily("tidelog_kafka_clients", "Connections by software.", labels=["software"])
-        for software, count in self.software.items():
-            clients.add_metric([software], count)
-        yield from (refused, held, clients)
+        yield counts("kafka_refused", "Connections turned away.", ["reason"], self.refused)
+        yield counts("kafka_held", "Requests that waited to be begun.", ["reason"], self.held)
+        yield counts("kafka_clients", "Connections by software.", ["software"], self.software)
         for name, documentation, read in self._gauges:
             yield GaugeMetricFamily(name, documentation, value=read())
