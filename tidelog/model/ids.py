@@ -14,12 +14,6 @@ TopicId = NewType("TopicId", str)
 """Topic id: 32 hexadecimal digits, made by the controller. Directories are named by it, so a topic name never becomes a
 path."""
 
-Offset = NewType("Offset", int)
-"""Position of a record in a partition, 0 to 2**63 - 1."""
-
-LeaderEpoch = NewType("LeaderEpoch", int)
-"""Leader epoch of a partition: a fencing number that rises by one at every change of leader."""
-
 ProducerId = NewType("ProducerId", int)
 """Id of an idempotent producer; -1 is none. Ids made from idempotency keys have bit 62 set."""
 
