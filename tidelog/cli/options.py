@@ -14,7 +14,8 @@ import typer
 from tidelog.cli.terminal import UsageError
 
 _RATE: Final = re.compile(r"(\d{1,12})(B|KB|MB|GB)?(?:/s)?", re.IGNORECASE | re.ASCII)
-_UNITS: Final = MappingProxyType({"B": 1, "KB": 1_000, "MB": 1_000_000, "GB": 1_000_000_000})
+UNITS: Final = MappingProxyType({"B": 1, "KB": 1_000, "MB": 1_000_000, "GB": 1_000_000_000})
+"""Bytes of each unit in which a rate is given."""
 
 
 class Acks(StrEnum):
@@ -111,7 +112,7 @@ def parse_rate(text: str | None) -> int | None:
     if text is None or text.lower() == "none":
         return None if text is None else 0
     match = _RATE.fullmatch(text)
-    rate = int(match[1]) * _UNITS[(match[2] or "B").upper()] if match else 0
+    rate = int(match[1]) * UNITS[(match[2] or "B").upper()] if match else 0
     if rate == 0:
         raise UsageError(f"--throttle {text!r} is no rate; give bytes per second as 500KB, 50MB or 1GB, or `none`")
     return rate

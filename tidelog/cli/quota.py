@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from types import MappingProxyType
 from typing import Annotated, Final
 
 import typer
 
 from tidelog.admin import AdminClient, QuotaDescription
 from tidelog.cli.connection import ask
-from tidelog.cli.options import Bootstrap, Json
+from tidelog.cli.options import UNITS, Bootstrap, Json
 from tidelog.cli.tables import print_table, show
 from tidelog.cli.terminal import UsageError, one_line, say
 from tidelog.model.quotas import DEFAULT, Entity
@@ -27,7 +26,6 @@ Address = Annotated[str | None, typer.Option("--address", metavar="IP", help="A 
 DefaultAddress = Annotated[bool, typer.Option("--default-address", help="All addresses without one of their own.")]
 
 _RATE: Final = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)(B|KB|MB|GB)?(?:/s)?", re.IGNORECASE | re.ASCII)
-_UNITS: Final = MappingProxyType({"B": 1, "KB": 1_000, "MB": 1_000_000, "GB": 1_000_000_000})
 
 
 @app.command("list")
@@ -142,5 +140,5 @@ def _rates(words: Sequence[str]) -> dict[str, float | None]:
             raise UsageError(f"{word!r} is no rate; write it as KEY=RATE, as in producer_byte_rate=10MB")
         if key in rates:
             raise UsageError(f"{key} is set twice; keep one")
-        rates[key] = float(match[1]) * _UNITS[(match[2] or "B").upper()]
+        rates[key] = float(match[1]) * UNITS[(match[2] or "B").upper()]
     return rates
