@@ -136,8 +136,7 @@ async def list_of_topic(context: Context, call: Call) -> web.StreamResponse:
 async def list_of_partition(context: Context, call: Call) -> web.StreamResponse:
     """Lists the accepted losses of a partition."""
     links = Links(context, call)
-    topic = context.face.cluster.topic(call.topic_name())
-    info = partition_of(topic, call)
+    topic, info = partition_of(context, call)
     data = _all_of(links, topic, info)
     return json_answer(links.list_of("KafkaLoss", data, "topics", topic.name, "partitions", info.partition, "losses"))
 
@@ -145,8 +144,7 @@ async def list_of_partition(context: Context, call: Call) -> web.StreamResponse:
 async def accept(context: Context, call: Call) -> web.StreamResponse:
     """Declares damaged records of a partition lost, if no replica has a good copy. May be repeated."""
     links = Links(context, call)
-    topic = context.face.cluster.topic(call.topic_name())
-    info = partition_of(topic, call)
+    topic, info = partition_of(context, call)
     body = await read_json(context, call, _LOSSES)
     even_though = _named(topic, info, body)
     if body.votes:

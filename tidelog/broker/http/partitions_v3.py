@@ -69,8 +69,7 @@ async def list_partitions(context: Context, call: Call) -> web.StreamResponse:
 async def get_partition(context: Context, call: Call) -> web.StreamResponse:
     """Returns a partition."""
     links = Links(context, call)
-    topic = context.face.cluster.topic(call.topic_name())
-    return json_answer(_partition(links, topic, partition_of(topic, call)))
+    return json_answer(_partition(links, *partition_of(context, call)))
 
 
 async def get_offset(context: Context, call: Call) -> web.StreamResponse:
@@ -106,8 +105,7 @@ async def delete_records(context: Context, call: Call) -> web.StreamResponse:
 async def list_replicas(context: Context, call: Call) -> web.StreamResponse:
     """Lists the replicas of a partition."""
     links = Links(context, call)
-    topic = context.face.cluster.topic(call.topic_name())
-    partition = partition_of(topic, call)
+    topic, partition = partition_of(context, call)
     data = [replica_shown(links, topic, partition, node_id) for node_id in partition.replicas]
     return json_answer(
         links.list_of("KafkaReplica", data, "topics", topic.name, "partitions", partition.partition, "replicas")
@@ -123,8 +121,7 @@ def replica_of(context: Context, call: Call) -> tuple[Topic, PartitionInfo, Node
     """Returns the topic, partition and broker of the path. Raises `UnknownTopic`, `UnknownPartition`, or `NotFound` if
     the broker has no replica.
     """
-    topic = context.face.cluster.topic(call.topic_name())
-    partition = partition_of(topic, call)
+    topic, partition = partition_of(context, call)
     node_id = NodeId(params.node_number(call.path["broker_id"]))
     if node_id not in partition.replicas:
         raise NotFound(f"broker {node_id} has no replica of {topic.name}-{partition.partition}")

@@ -133,8 +133,7 @@ async def list_of_topic(context: Context, call: Call) -> web.StreamResponse:
 async def get_one(context: Context, call: Call) -> web.StreamResponse:
     """Returns the reassignment of a partition; 404 if there is none."""
     links = Links(context, call)
-    topic = context.face.cluster.topic(call.topic_name())
-    info = partition_of(topic, call)
+    topic, info = partition_of(context, call)
     if not info.is_moving:
         raise NotFound(f"the replicas of {topic.name}-{info.partition} do not move")
     return json_answer(_reassignment(links, topic, info))
@@ -188,8 +187,7 @@ async def call_off_all(context: Context, call: Call) -> web.StreamResponse:
 async def call_off_one(context: Context, call: Call) -> web.StreamResponse:
     """Cancels one partition's reassignment; without effect if there is none."""
     Links(context, call)
-    topic = context.face.cluster.topic(call.topic_name())
-    await _call_off(context, call, [(topic, partition_of(topic, call))])
+    await _call_off(context, call, [partition_of(context, call)])
     return no_content()
 
 

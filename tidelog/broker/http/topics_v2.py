@@ -105,9 +105,8 @@ async def list_partitions(context: Context, call: Call) -> web.StreamResponse:
 
 async def get_partition(context: Context, call: Call) -> web.StreamResponse:
     """Returns a partition of a topic."""
-    return json_answer(
-        _shown(partition_of(context.face.cluster.topic(call.topic_name()), call)), content_type=ANSWER_TYPE
-    )
+    _, partition = partition_of(context, call)
+    return json_answer(_shown(partition), content_type=ANSWER_TYPE)
 
 
 async def get_offsets(context: Context, call: Call) -> web.StreamResponse:
@@ -116,11 +115,14 @@ async def get_offsets(context: Context, call: Call) -> web.StreamResponse:
     return json_answer(OffsetsV2(extent.log_start_offset, extent.high_watermark), content_type=ANSWER_TYPE)
 
 
-def partition_of(topic: Topic, call: Call) -> PartitionInfo:
-    """Returns the partition that the request's path names. Raises `UnknownPartition` if the topic does not have it."""
+def partition_of(context: Context, call: Call) -> tuple[Topic, PartitionInfo]:
+    """Returns the topic and the partition that the request's path names. Raises `UnknownTopic`, or `UnknownPartition`
+    if the topic does not have it.
+    """
+    topic = context.face.cluster.topic(call.topic_name())
     number = call.partition_number()
     check_partition(topic, number)
-    return topic.partitions[number]
+    return topic, topic.partitions[number]
 
 
 def _shown(partition: PartitionInfo) -> PartitionV2:
