@@ -147,7 +147,9 @@ async def test_a_killed_broker_costs_time_and_nothing_else(
             await busy
         await produce(100)
         offsets = [(await delivery).offset for delivery in deliveries]
-    assert offsets == list(range(sent))
+    # A broker keeps the offsets of a producer's last five batches. The client counts others of its request back from
+    # these, unless two answers were lost: then each of the tries may have appended a part (`RecordMetadata.offset`).
+    assert [(number, offset) for number, offset in enumerate(offsets) if offset not in (number, None)] == []
     found = await values(read, own_cluster.bootstrap, own_topic)
     assert found == [b"%d" % number + b"." * 50 for number in range(sent)]
 
