@@ -7,10 +7,6 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
-import uvloop
-
-from tidelog.adapters.heap import collect_seldom
-
 Options = TypeVar("Options")
 Progress = Callable[[int, int], None]
 """Called from time to time with the finished and the total number of steps."""
@@ -36,12 +32,6 @@ Workload = Callable[[Options, Progress], Coroutine[Any, Any, Result]]
 
 def ignore(_done: int, _total: int) -> None:
     """Ignores progress."""
-
-
-def run(workload: Workload[Options], options: Options, progress: Progress = ignore) -> Result:
-    """Runs a workload in an event loop of its own. The process collects garbage rarely from then on."""
-    collect_seldom()
-    return uvloop.run(workload(options, progress))
 
 
 def percentiles_ms(seconds: Sequence[float], prefix: str = "") -> dict[str, float]:

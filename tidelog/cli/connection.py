@@ -40,12 +40,13 @@ def run(main: Coroutine[Any, Any, T]) -> T:
     It uses asyncio's loop: uvloop makes every watched descriptor non-blocking, and commands watch standard input and
     output, which the shell and other processes share.
     """
-    return asyncio.run(_interruptible(main))
+    return asyncio.run(interruptible(main))
 
 
-async def _interruptible(main: Coroutine[Any, Any, T]) -> T:
-    """Awaits a coroutine, and cancels it on a signal within a turn of the event loop. `asyncio.run` cancels between any
-    two instructions, also where a future is being resolved, which gives the user a traceback."""
+async def interruptible(main: Coroutine[Any, Any, T]) -> T:
+    """Awaits a coroutine, and cancels it on a signal within a turn of the event loop: the body of `run`, for callers
+    with another loop. `asyncio.run` cancels between any two instructions, also where a future is being resolved, which
+    gives the user a traceback."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     came: list[signal.Signals] = []
     assert task is not None

@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
 
 import typer
+import uvloop
 
+from tidelog.adapters.heap import collect_seldom
 from tidelog.bench.history import append_history
-from tidelog.bench.result import Workload, run
+from tidelog.bench.result import Workload
 from tidelog.bench.secured import Level
+from tidelog.cli.connection import interruptible
 from tidelog.cli.options import Acks, Codec, Durability, Json, option, with_options
 from tidelog.cli.security import client_arguments
 from tidelog.cli.tables import count_progress, print_table
@@ -55,11 +58,13 @@ Command = Callable[..., None]
 def report(
     workload: Workload[Options], options: Options, *, history: Path | None = None, as_json: bool = False
 ) -> None:
-    """Runs a workload and prints its results, or its error."""
+    """Runs a workload and prints its results, or its error. Ctrl-C and SIGTERM stop the brokers started for it."""
+    collect_seldom()
     try:
         with count_progress() as progress:
             bar = progress.add_task("measuring", total=None)
-            result = run(workload, options, lambda done, total: progress.update(bar, completed=done, total=total))
+            working = workload(options, lambda done, total: progress.update(bar, completed=done, total=total))
+            result = uvloop.run(interruptible(working))
     except BrokerFailed as error:
         raise CommandError(str(error)) from None
     if history is not None:

@@ -125,7 +125,15 @@ class LocalCluster:
                 raise
 
     async def __aenter__(self) -> Self:
-        return await asyncio.to_thread(self.__enter__)
+        starting = asyncio.create_task(asyncio.to_thread(self.__enter__))
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            # A thread cannot be cancelled: nobody else would stop the brokers that it starts.
+            await asyncio.wait([starting])
+            if starting.exception() is None:
+                await asyncio.to_thread(self.close)
+            raise
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from tidelog.bench.consume import ConsumeOptions, measure_consume
 from tidelog.bench.latency import LatencyOptions, measure_latency
 from tidelog.bench.produce import ProduceOptions, measure_produce
 from tidelog.bench.raw import RawOptions, measure_raw
-from tidelog.bench.result import Workload, run
+from tidelog.bench.result import Workload, ignore
 from tidelog.testing import LocalCluster
 
 pytestmark = pytest.mark.process
@@ -44,7 +43,7 @@ async def test_workloads(
     before = await admin.list_topics()
     progress: list[tuple[int, int]] = []
     chosen = options(bootstrap=cluster.bootstrap, **parameters)
-    result = await asyncio.to_thread(run, workload, chosen, lambda done, total: progress.append((done, total)))
+    result = await workload(chosen, lambda done, total: progress.append((done, total)))
     assert figures | {"records_per_s", "mb_per_s", "duration_s"} <= result.figures.keys()
     assert min(result.figures.values()) >= 0
     done, total = progress[-1]
@@ -55,9 +54,7 @@ async def test_workloads(
 
 async def test_a_topic_of_ones_own_is_used_and_kept(cluster: LocalCluster, admin: AdminClient, topic: str) -> None:
     options = ProduceOptions(bootstrap=cluster.bootstrap, topic=topic, records=2000)
-    await asyncio.to_thread(run, measure_produce, options)
-    result = await asyncio.to_thread(
-        run, measure_consume, ConsumeOptions(bootstrap=cluster.bootstrap, topic=topic, records=2000)
-    )
+    await measure_produce(options, ignore)
+    result = await measure_consume(ConsumeOptions(bootstrap=cluster.bootstrap, topic=topic, records=2000), ignore)
     assert result.parameters["topic"] == topic
     assert topic in await admin.list_topics()
