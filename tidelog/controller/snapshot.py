@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import msgspec
 
+from tidelog.controller.records import ACCESS_LEVEL
 from tidelog.model.cluster import HTTP, BrokerInfo, ClusterImage, Endpoint, PartitionInfo, in_order
 from tidelog.model.errors import InternalError
 from tidelog.model.ids import NodeId
@@ -20,7 +21,6 @@ FORMAT = 10
 """The format of clusters at feature level 3 and above."""
 FORMAT_WITHOUT_ACCESS = 9
 """Format 9, without users, tokens, ACLs and quotas; it is written at feature level 2."""
-ACCESS_LEVEL = 3
 FORMAT_WITHOUT_LEVELS = 8
 """Format 8: as format 9, without feature levels; it is read, and never written."""
 BETWEEN_LEVEL = 2
