@@ -216,8 +216,8 @@ class CoordinatorState:
         )
 
     def write(self, records: Sequence[GroupLogRecord]) -> OutgoingBatch | None:
-        """Applies records to the state and queues them for the log. Raises `TooLarge` or `Overloaded`, with nothing
-        done."""
+        """Applies records to the state and queues them for the log. A caller that waits for the batch calls
+        `require_in_force` first. Raises `TooLarge` or `Overloaded`, with nothing done."""
         if not records:
             return None
         try:
