@@ -168,7 +168,9 @@ class Presence:
         if self.on_silent is not None:
             self.on_silent()
 
-    def close(self) -> None:
-        """Stops the probes. Idempotent."""
-        if self._watch is not None:
-            self._watch.cancel()
+    def close(self) -> list[asyncio.Task[None]]:
+        """Cancels the probes. Returns their task, if it runs, for the caller to await. Idempotent."""
+        tasks = [] if self._watch is None else [self._watch]
+        for task in tasks:
+            task.cancel()
+        return tasks

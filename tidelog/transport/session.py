@@ -130,8 +130,8 @@ class ClusterSession:
     async def close(self) -> None:
         """Closes all connections; requests in flight fail. Idempotent."""
         await self._connections.close()
-        for presence in self._presences.values():
-            presence.close()
+        probes = [task for presence in self._presences.values() for task in presence.close()]
+        await asyncio.gather(*probes, return_exceptions=True)
 
     def backoff(self) -> Backoff:
         """Returns a new backoff for a caller with its own retry loop, on the client's common retry budget."""

@@ -7,8 +7,10 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from tidelog.adapters.system import SystemEntropy
 from tidelog.sim.kit.loop import run
 from tidelog.transport.presence import PATIENCE_FACTOR, PATIENCE_S_MIN, QUIET_S, Presence, Silent
+from tidelog.transport.session import ClusterSession
 
 
 class Broker:
@@ -42,8 +44,7 @@ def now_s() -> float:
 def play(broker: Broker, story: Callable[[], Awaitable[None]]) -> None:
     async def main() -> None:
         await story()
-        broker.presence.close()
-        await asyncio.sleep(0)
+        await asyncio.gather(*broker.presence.close(), return_exceptions=True)
 
     run(main)
 
@@ -220,3 +221,15 @@ def test_an_answer_that_was_missed_is_forgotten_when_the_broker_is_heard() -> No
 
     play(broker, story)
     assert not broker.asked_s
+
+
+def test_the_probes_of_a_client_have_ended_when_it_is_closed() -> None:
+    async def main() -> None:
+        session = ClusterSession("http://b:1", entropy=SystemEntropy())
+        session._presences["http://b:1"] = presence = Presence("http://b:1", Broker(takes_s=3600)._ask)
+        presence.expect(lambda silent: None, 0.0)
+        await asyncio.sleep(QUIET_S)
+        await session.close()
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    run(main)

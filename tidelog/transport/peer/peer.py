@@ -94,8 +94,8 @@ class Peer:
         return True
 
     def stop(self) -> None:
-        """Cancels the tasks and closes the connections."""
-        self.presence.close()
+        """Cancels the `tasks`, which the caller awaits, and closes the connections."""
+        self.tasks += self.presence.close()
         for task in self.tasks:
             task.cancel()
         for connector in self.lanes.values():
