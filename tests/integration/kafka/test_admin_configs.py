@@ -48,7 +48,7 @@ async def test_settings_are_shown_with_sources_synonyms_and_words(site: KafkaSit
 async def test_each_resource_has_its_own_answer(site: KafkaSite) -> None:
     client = await site.client()
     asked = [
-        resource("t"), resource("no"), resource("a/b"), resource("1", BROKER), resource("", BROKER),
+        resource("t", keys=[]), resource("no"), resource("a/b"), resource("1", BROKER), resource("", BROKER),
         resource("2", BROKER), resource("x", BROKER), resource("1", 8), resource("g", 32), resource("t", -7),
     ]  # fmt: skip
     answer = await client.ask(
@@ -57,6 +57,7 @@ async def test_each_resource_has_its_own_answer(site: KafkaSite) -> None:
     codes = [found.error_code.value for found in answer.results]
     assert codes == [0, 3, 17, 0, 0, INVALID, INVALID, 0, INVALID, INVALID]
     topic, broker, shared = (answer.results[place] for place in (0, 3, 4))
+    assert topic.configs, "no keys stand for all, as in Kafka"
     assert all(not config.synonyms and config.documentation is None for config in topic.configs)
     told = {config.name: config for config in broker.configs}
     assert (told["node.id"].value, told["node.id"].read_only) == ("1", True)

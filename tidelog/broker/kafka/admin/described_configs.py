@@ -39,6 +39,7 @@ async def describe_configs(desk: Desk, request: Any) -> Tree:
         if resource.resource_type == BROKER_LOGGER:
             return {**_named(resource, DONE), "configs": described_loggers(desk, resource)}
         model, entries = _entries(desk, resource.resource_type, resource.resource_name)
+        # As in Kafka's ConfigHelper an empty list of keys stands for all of them, as none does.
         names = dict.fromkeys(resource.configuration_keys or (entry.name for entry in entries))
         return {
             **_named(resource, DONE),
