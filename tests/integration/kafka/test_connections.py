@@ -15,6 +15,7 @@ from tests.integration.http.wire import ask
 from tests.integration.kafka.conftest import Client, KafkaSite, batch, request_frame, started
 from tidelog.broker.face.brake import MEASUREMENTS, Brake
 from tidelog.broker.kafka.apis import Key
+from tidelog.broker.kafka.memory import OWN_BYTES
 from tidelog.broker.kafka.slices import TURN_REQUESTS
 
 VERSIONS = request_frame(Key.API_VERSIONS, 0, {})
@@ -92,6 +93,23 @@ async def test_large_frames_that_never_come_keep_nobody_out(site: KafkaSite) -> 
         await hoarder.close()
     while bodies.used:
         await asyncio.sleep(0.01)
+
+
+async def test_a_request_waits_for_memory_as_long_as_any_may_wait() -> None:
+    async with started({"request.timeout.ms.max": 300}) as site:
+        large, small = await site.client(), await site.client()
+        await small.ask(Key.API_VERSIONS, 0)
+        for connection in site.server._connections:
+            connection._memory._under_way_bytes = OWN_BYTES
+        bodies = site.server.parts.admission.bodies
+        bodies.take(bodies.bytes_max)
+        began_s = asyncio.get_running_loop().time()
+        large.writer.write((1 << 20).to_bytes(4) + Key.PRODUCE.to_bytes(2) + bytes(70_000))
+        small.send(VERSIONS)
+        assert [await all_of(large), await all_of(small)] == [b"", b""]
+        assert asyncio.get_running_loop().time() >= began_s + 0.3
+        assert sum(site.server.metrics.refused.values()) == 2
+        assert bodies.used == bodies.bytes_max
 
 
 async def test_a_frame_that_never_ends_is_freed_with_its_connection(site: KafkaSite) -> None:

@@ -56,7 +56,7 @@ class Connection:
         self._is_lost = self._is_draining = False
         self._software = ""
         self._identity = Identity(parts.face, handlers.rules, address)
-        self._memory = ConnectionMemory(parts.admission, stream)
+        self._memory = ConnectionMemory(parts.admission, stream, parts.limits.request_timeout_ms_max / 1000)
         self._means = Means(parts, self._memory)
         self._pipeline = Pipeline(stream, self._memory, parts.face.clock, parts.limits.pipeline_max)
 
@@ -69,7 +69,7 @@ class Connection:
 
     def may_begin(self, length: int, begun: bytes) -> bool:
         """Returns True if a frame of this length may be read. Reserves its memory; closes the connection if it is too
-        long."""
+        long, or has waited too long for memory."""
         limits = self._parts.limits
         key = int.from_bytes(begun[:KEY_BYTES])
         bound = limits.produce_bytes_max if key == Key.PRODUCE else limits.request_bytes_max
@@ -78,11 +78,15 @@ class Connection:
         if length > bound:
             self._end(f"a request of {length} bytes came; it may have {bound}")
             return False
-        if not self._memory.take_frame(length, is_announced=True):
+        try:
+            if self._memory.take_frame(length, is_announced=True):
+                return True
+        except Overloaded as error:
+            self._end(error.message)
+        else:
             self._stream.hold()
             self._look_later(ROOM_LOOK_S)
-            return False
-        return True
+        return False
 
     def frame_received(self, frame: memoryview) -> None:
         """Begins a received request, or keeps it and stops reading until it can begin."""
@@ -151,7 +155,7 @@ class Connection:
         connection."""
         try:
             return self._begin_call(frame, came_s)
-        except (Malformed, NotAuthenticated, TooManyConnections) as error:
+        except (Malformed, NotAuthenticated, Overloaded, TooManyConnections) as error:
             self._end(error.message)
         except Exception:
             logger.exception("a request failed in a way that was not foreseen", remote=self._stream.remote)

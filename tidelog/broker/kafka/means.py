@@ -4,7 +4,9 @@ up, and quota.
 A request that lacks one of them waits, and its connection is not read meanwhile, because Kafka's protocol has no answer
 "try again later". While the event loop is late, the brake (overload protection shared with HTTP) holds up fetches and
 admin requests first, then produces. Group and metadata requests are never held up. A wait for answer memory or for the
-event loop lasts `room_s_max` at most.
+event loop lasts `room_s_max` at most. A request that lacks memory for itself as long as any request may wait
+(`request.timeout.ms.max`) loses its connection: Kafka's clients repeat it then, as they do where Kafka itself reads no
+more.
 """
 
 from __future__ import annotations
@@ -53,7 +55,7 @@ class Means:
 
     def lack(self, call: Call, caller: Caller) -> Lack | None:
         """Returns the resource that a request lacks; None if it may begin. Then its memory is taken, and it is charged
-        to the request quota."""
+        to the request quota. Raises `Overloaded` once it has waited too long for its memory."""
         if call.api.key is Key.FETCH and self._parts.turn.has_many_bytes:
             return Lack("turn", 0.0)
         if (broker_lack := self._lack_of_broker(call)) is not None and self._has_waited_s(

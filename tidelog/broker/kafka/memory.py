@@ -9,6 +9,7 @@ others.
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import Final
 
 from tidelog.broker.face.admission import Admission
@@ -31,7 +32,10 @@ def has_no_room(admission: Admission) -> bool:
 class ConnectionMemory:
     """The memory accounting of one connection."""
 
-    def __init__(self, admission: Admission, stream: ClientConnection) -> None:
+    def __init__(self, admission: Admission, stream: ClientConnection, wait_s_max: float) -> None:
+        self._wait_s_max = wait_s_max
+        self._waits_until_s = math.inf
+        """Loop time until which the frame that lacks memory may wait for it."""
         self._bodies = admission.bodies
         self._answers = admission.answers
         self._stream = stream
@@ -42,14 +46,19 @@ class ConnectionMemory:
 
     def take_frame(self, size: int, *, is_announced: bool = False) -> bool:
         """Takes the memory of a frame, unless it is already taken. `is_announced` means that only its length has been
-        received. Returns False if there is not enough memory now."""
+        received. Returns False if there is not enough memory now. Raises `Overloaded` when there has not been enough
+        for `wait_s_max` seconds."""
         if not self._frame_bytes:
             is_own = not is_announced and self._under_way_bytes + size <= OWN_BYTES
             try:
                 self._bodies.take(size, held=self._bodies.used if is_own else 0)
             except Overloaded:
-                return False
-            self._frame_bytes = size
+                now_s = asyncio.get_running_loop().time()
+                self._waits_until_s = min(self._waits_until_s, now_s + self._wait_s_max)
+                if now_s < self._waits_until_s:
+                    return False
+                raise
+            self._frame_bytes, self._waits_until_s = size, math.inf
         return True
 
     def hand_on(self) -> None:
