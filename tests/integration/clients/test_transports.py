@@ -110,7 +110,9 @@ async def test_a_door_that_leads_nowhere_is_told_once_and_records_go_by_http(
             async with Producer(proxy.bootstrap) as producer:
                 assert [(await producer.send_and_wait(topic, b"x")).offset for _ in range(3)] == [0, 1, 2]
         assert ["records go by HTTP" in record.message for record in caplog.records] == [True]
+        caplog.clear()
         async with Producer(proxy.bootstrap, transport="kafka", delivery_timeout_ms=500) as producer:
             with pytest.raises(Exception, match=r"transport is kafka: .*[Cc]onnect") as caught:
                 await producer.send_and_wait(topic, b"x")
+        assert ["no records are sent" in record.message for record in caplog.records] == [True]
         assert caught.value.definite  # type: ignore[attr-defined]  # any of several errors

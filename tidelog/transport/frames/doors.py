@@ -39,8 +39,12 @@ class _ShutDoor(NamedTuple):
 class Doors:
     """The pool of one client's connections to the brokers' listeners for Kafka's protocol."""
 
-    def __init__(self, dial: Dial, *, context: ssl.SSLContext | None, introduction: Introduction) -> None:
+    def __init__(
+        self, dial: Dial, *, context: ssl.SSLContext | None, introduction: Introduction, is_only_way: bool = False
+    ) -> None:
+        """`is_only_way`: records are not sent over HTTP either while a listener cannot be used."""
         self._dial = dial
+        self._consequence = "no records are sent or fetched" if is_only_way else "records go by HTTP"
         self._context = context
         self._introduction = introduction
         self._addresses: dict[str, tuple[str, int]] = {}
@@ -140,5 +144,5 @@ class Doors:
         reason = error.message if isinstance(error, TidelogError) else str(error) or type(error).__name__
         if isinstance(error, (Malformed, NoAnswer)):
             reason = f"it does not speak Kafka's protocol as it should ({reason})"
-        logger.warning("%s: records go by HTTP, as %s cannot be used: %s", base, address, reason)
+        logger.warning("%s: %s, as %s cannot be used: %s", base, self._consequence, address, reason)
         self._shut_doors[base] = _ShutDoor(asyncio.get_running_loop().time() + SHUT_S, reason)

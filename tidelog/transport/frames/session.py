@@ -78,7 +78,7 @@ class RecordSession(ClusterSession):
         introduction = Introduction(
             client_id, credentials, is_encrypted=context is not None, entropy=entropy, in_thread=in_thread
         )
-        self._doors = Doors(dial, context=context, introduction=introduction)
+        self._doors = Doors(dial, context=context, introduction=introduction, is_only_way=transport == "kafka")
 
     async def close(self) -> None:
         """Closes all connections; requests in flight fail. Idempotent."""
