@@ -15,8 +15,11 @@ from tests.integration.doors import doors_of
 from tests.integration.http.conftest import ROOT
 from tests.integration.kafka.conftest import KafkaSite, started
 from tidelog.broker.face.attempts import FAILURES_MAX
+from tidelog.consumer import Consumer
 from tidelog.controller.access_commands import StoreUser
 from tidelog.model.credentials import ScramKeys, User
+from tidelog.model.errors import NotAuthenticated
+from tidelog.producer import Producer
 from tidelog.transport.credentials import basic
 from tidelog.transport.frames.doors import Doors
 
@@ -69,16 +72,19 @@ def endless(keys: ScramKeys) -> ScramKeys:
         (endless, PASSWORD, "2147483648 iterations"),
     ],
 )
-async def test_a_login_that_fails_says_why(
+async def test_a_login_that_fails_says_why_and_is_not_tried_over_http(
     altered: Callable[[ScramKeys], ScramKeys], password: str, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with site_of("SCRAM-SHA-512", altered) as site:
-        doors = doors_to(site, password)
-        with caplog.at_level(logging.WARNING, "tidelog.transport.frames"):
-            assert [await doors.take(BROKER, 10) for _ in range(2)] == [None, None]
-        assert reason in doors.why_shut(BROKER)
-        assert [reason in record.message for record in caplog.records] == [True]
+        with caplog.at_level(logging.DEBUG):
+            async with Producer(**{**terms(site), "sasl_password": password}) as producer:
+                with pytest.raises(NotAuthenticated, match=reason):
+                    await producer.send_and_wait("t", b"x")
+            async with Consumer("t", **{**terms(site), "sasl_password": password}) as consumer:
+                with pytest.raises(NotAuthenticated, match=reason):
+                    await consumer.getone()
         assert password not in caplog.text
+        assert [site.led("t", number).log_end_offset for number in range(2)] == [0, 0]
 
 
 async def test_connections_of_a_client_are_not_taken_for_attempts_to_guess() -> None:

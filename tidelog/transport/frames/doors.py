@@ -1,8 +1,8 @@
 """Connections of a client to the brokers' listeners for Kafka's protocol, by the brokers' base URLs.
 
-A broker whose listener cannot be used (nothing listens, it speaks another protocol, it rejects this client's login) is
-skipped for `SHUT_S`, with one line in the log; records are sent over HTTP meanwhile. No record has been sent before the
-listener is found unusable.
+A broker whose listener cannot be used (nothing listens, it speaks another protocol, it offers no login that this client
+has) is skipped for `SHUT_S`, with one line in the log; records are sent over HTTP meanwhile. No record has been sent
+before the listener is found unusable. A login by SCRAM that fails is an error instead: over HTTP the password is shown.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import ssl
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
-from tidelog.model.errors import TidelogError
+from tidelog.model.errors import NotAuthenticated, TidelogError
 from tidelog.model.kafka_wire import Malformed
 from tidelog.model.ports import FrameConnection
 from tidelog.transport.errors import ClientClosed, NoAnswer
@@ -79,7 +79,7 @@ class Doors:
     async def take(self, base: str, timeout_s: float) -> Line | None:
         """Returns a connection for one request, to be given back with `give_back`; None if the listener cannot be used.
 
-        Raises `ClientClosed` if the client is closed meanwhile.
+        Raises `NotAuthenticated` if a login by SCRAM fails, `ClientClosed` if the client is closed meanwhile.
         """
         if not self.is_open(base):
             return None
@@ -128,7 +128,7 @@ class Doors:
         except BaseException as error:
             for line in lines:
                 self._drop(line)
-            if not isinstance(error, OSError | TimeoutError | TidelogError):
+            if isinstance(error, NotAuthenticated) or not isinstance(error, OSError | TimeoutError | TidelogError):
                 raise
             self._require_open_since(closings)
             self._shut(base, f"{host}:{port}", error)

@@ -12,7 +12,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 
-from tidelog.model.errors import InvalidRequest
+from tidelog.model.errors import InvalidRequest, NotAuthenticated
+from tidelog.model.kafka_wire import Malformed
 from tidelog.model.ports import Entropy
 from tidelog.transport.credentials import Credentials
 from tidelog.transport.errors import NoAnswer
@@ -40,7 +41,8 @@ class Introduction:
     """Held by the connection to a broker that logs in by SCRAM."""
 
     async def give(self, line: Line, broker: str) -> None:
-        """Checks the API versions of the listener, and authenticates. Raises `InvalidRequest` if either fails."""
+        """Checks the API versions of the listener, and authenticates. Raises `InvalidRequest` if either fails, but
+        `NotAuthenticated` if a login by SCRAM does."""
         if not codec.has_what_is_needed(await line.ask(codec.versions(self._client_id))):
             raise InvalidRequest("it has no Produce or Fetch of the versions that are needed")
         if self._credentials is None:
@@ -77,11 +79,15 @@ class Introduction:
                 raise InvalidRequest(f"it offers no login by {ways}, only: {', '.join(offered) or 'none'}")
 
     async def _prove(self, line: Line, mechanism: str, login: Login) -> None:
-        """Logs in by SCRAM. Raises `InvalidRequest`, also if the listener has not proved who it is."""
+        """Logs in by SCRAM. Raises `NotAuthenticated`, also if the listener has not proved who it is."""
         scram = ScramClient(mechanism, login.user, login.password, self.entropy.token_hex(NONCE_BYTES))
-        challenge = scram.read_challenge(await self._say(line, scram.first()))
-        salted = await self.in_thread(partial(scram.salted, challenge))
-        scram.verify(await self._say(line, scram.final(challenge, salted)))
+        try:
+            challenge = scram.read_challenge(await self._say(line, scram.first()))
+            salted = await self.in_thread(partial(scram.salted, challenge))
+            scram.verify(await self._say(line, scram.final(challenge, salted)))
+        except (InvalidRequest, Malformed) as error:
+            # Not for HTTP to try: that would show the password to a broker that could not be proved to know it.
+            raise NotAuthenticated(f"the login by {mechanism} has failed: {error.message}") from error
 
     async def _say(self, line: Line, message: bytes) -> bytes:
         """Sends a message of a login, and returns the answer. Raises `InvalidRequest` if the login has failed."""
