@@ -60,14 +60,17 @@ def test_a_workload_on_brokers_that_ask_who_is_calling(cli: Cli, tmp_path: Path)
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_the_brokers_of_a_run(cli: Cli, number: int, status: int) -> None:
     with cli.begin("bench", "latency", "--records", "100000000") as measuring:
-        threads = Path(f"/proc/{measuring.pid}/task")
-        deadline_s = time.monotonic() + TIMEOUT_S
-        while not (brokers := [pid for file in threads.glob("*/children") for pid in file.read_text().split()]):
-            assert time.monotonic() < deadline_s, "no broker was started"
-            time.sleep(0.02)
-        measuring.send_signal(number)
-        measuring.communicate(timeout=TIMEOUT_S)
-        assert measuring.returncode == status
+        try:
+            threads = Path(f"/proc/{measuring.pid}/task")
+            deadline_s = time.monotonic() + TIMEOUT_S
+            while not (brokers := [pid for file in threads.glob("*/children") for pid in file.read_text().split()]):
+                assert time.monotonic() < deadline_s, "no broker was started"
+                time.sleep(0.02)
+            measuring.send_signal(number)
+            measuring.communicate(timeout=TIMEOUT_S)
+            assert measuring.returncode == status
+        finally:
+            measuring.kill()
     assert [broker for broker in brokers if Path(f"/proc/{broker}").exists()] == []
 
 
