@@ -1,4 +1,4 @@
-"""`tidelog topic`: creates, lists, describes, alters and deletes topics, through the admin client."""
+"""`tidelog topic`: creates, lists, describes, alters, moves and deletes topics, through the admin client."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tidelog.cli.connection import ask
 from tidelog.cli.options import Bootstrap, Json, TopicName, parse_settings
 from tidelog.cli.tables import listed, print_table, show
 from tidelog.cli.terminal import UsageError, counted, print_json, say
+from tidelog.cli.topic_move import move
 from tidelog.model.cluster import PAXOS, CommitProtocol
 from tidelog.model.errors import TopicExists, UnknownTopic
 from tidelog.model.ids import TopicPartition
@@ -20,7 +21,7 @@ from tidelog.transport.addresses import DEFAULT_BOOTSTRAP
 from tidelog.transport.metadata import PartitionVoter
 from tidelog.transport.offsets import PartitionOffsets
 
-app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True)
+app = typer.Typer(help="Create, list, describe, alter, move and delete topics.", no_args_is_help=True)
 
 TopicConfigs = Annotated[
     list[str] | None, typer.Option("--config", metavar="NAME=VALUE", help="A setting of the topic. Repeatable.")
@@ -160,6 +161,9 @@ def alter(
 
     described = ask(bootstrap, change)
     say(_document(described), f"altered topic {topic}", as_json=as_json)
+
+
+app.command()(move)
 
 
 @app.command()

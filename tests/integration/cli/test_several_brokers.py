@@ -86,6 +86,26 @@ def test_topics_of_several_brokers_in_statements(on_five: Cli) -> None:
     on_five.succeed("admin", "drop topic wide")
 
 
+def test_a_partition_moves_to_the_brokers_that_are_named(on_five: Cli) -> None:
+    on_five.succeed("topic", "create", "moved", "--partitions", "2", "--replication-factor", "2")
+    on_five.succeed("produce", "moved", "--partition", "1", stdin=b"hello\n")
+    assert on_five.succeed("topic", "move", "moved", "1", "--to", "5,1", "--throttle", "5MB") == (
+        b"moved-1 is on brokers 5,1\n"
+    )
+    partition = json.loads(on_five.succeed("topic", "describe", "moved", "--json"))["partitions"][1]
+    assert (partition["replicas"], partition["leader"], sorted(partition["isr"])) == ([5, 1], 5, [1, 5])
+    assert on_five.succeed("consume", "moved", "--from-beginning", "--until-end") == b"hello\n"
+    document = json.loads(on_five.succeed("topic", "move", "moved", "1", "--to", "5,1", "--json"))
+    assert document == {"topic_name": "moved", "partition_id": 1, "replicas": [5, 1]}
+    for wrong in ("9,1", "1,1"):
+        [line] = on_five.fail("topic", "move", "moved", "1", "--to", wrong)
+        assert line.startswith("error: moved-1: replicas must be distinct, known brokers")
+    assert "partition 7" in on_five.fail("topic", "move", "moved", "7", "--to", "1")[0]
+    [line] = on_five.fail("topic", "move", "moved", "1", "--to", "1,", status=2)
+    assert "'1,' is no list of brokers; give their node ids, as 3,2" in line
+    on_five.succeed("topic", "delete", "moved")
+
+
 def test_a_plan_shows_what_evening_out_would_move(on_five: Cli) -> None:
     assert on_five.succeed("cluster", "rebalance", "--validate-only") == b"nothing would move: the load is even\n"
     on_five.succeed("topic", "create", "fifteen", "--partitions", "15", "--replication-factor", "3")
