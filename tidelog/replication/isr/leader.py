@@ -30,37 +30,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import overload
 
-from tidelog.replication.isr.events import (
-    AlterPartition,
-    AlterPartitionAnswered,
-    Diverging,
-    FetchVerdict,
-    FollowerFetched,
-    FollowerFlushed,
-    FollowerReport,
-    IsrChanged,
-    IsrSettings,
-    LeaderEffect,
-    LeaderEvent,
-    LogState,
-    OutOfRange,
-    RecordsDeleted,
-    Refused,
-    Serve,
-    Tick,
-)
+from tidelog.replication.isr import events, log_events
 from tidelog.replication.isr.in_sync_set import InSyncSet
 from tidelog.replication.isr.lineage import Lineage
-from tidelog.replication.isr.log_events import (
-    AdvanceHighWatermark,
-    Append,
-    Appended,
-    AppendRefused,
-    Effect,
-    Event,
-    Flushed,
-    Propose,
-)
 from tidelog.replication.isr.remote_replica import RemoteReplica
 from tidelog.replication.isr.stall import Stall
 
@@ -76,10 +48,10 @@ class IsrLeader:
         self,
         node_id: int,
         leader_epoch: int,
-        log: LogState,
+        log: events.LogState,
         high_watermark: int,
-        partition: IsrChanged,
-        settings: IsrSettings,
+        partition: events.IsrChanged,
+        settings: events.IsrSettings,
         now_ms: int,
     ) -> None:
         """Begins the epoch with the high watermark that this replica knew before. `partition` is the partition's state
@@ -173,59 +145,59 @@ class IsrLeader:
     # -- events ------------------------------------------------------------------------------------------------------
 
     @overload
-    def step(self, event: Event) -> list[Effect]: ...
+    def step(self, event: log_events.Event) -> list[log_events.Effect]: ...
 
     @overload
-    def step(self, event: LeaderEvent) -> list[LeaderEffect]: ...
+    def step(self, event: events.LeaderEvent) -> list[events.LeaderEffect]: ...
 
-    def step(self, event: Event | LeaderEvent) -> list[Effect] | list[LeaderEffect]:
+    def step(self, event: log_events.Event | events.LeaderEvent) -> list[log_events.Effect] | list[events.LeaderEffect]:
         """Takes an event of clients, the local log, the metadata or the clock; returns the effects in order. Followers'
         fetches go to `fetched` instead."""
         self._is_at_rest = False
         match event:
-            case Propose() | Appended() | AppendRefused() | Flushed():
+            case log_events.Propose() | log_events.Appended() | log_events.AppendRefused() | log_events.Flushed():
                 return self._on_log(event)
-            case FollowerFlushed():
+            case events.FollowerFlushed():
                 # The tail is checked as in a fetch: "my disk holds 12" may be said of a log that was truncated since.
-                return self._report(event) if self._verdict(event) == Serve(event.fetch_offset) else []
-            case AlterPartitionAnswered():
+                return self._report(event) if self._verdict(event) == events.Serve(event.fetch_offset) else []
+            case events.AlterPartitionAnswered():
                 # The caller has applied the metadata up to the answer: the set in it meets the minimum and the
                 # durability of its own moment.
                 self._now_ms = max(self._now_ms, event.now_ms)
                 self._isr.answered(event)
                 return [*self._advance(), *self._expand()]
-            case IsrChanged():
+            case events.IsrChanged():
                 return self._on_metadata(event)
-            case RecordsDeleted(log_start_offset):
+            case events.RecordsDeleted(log_start_offset):
                 assert log_start_offset <= self._high_watermark
                 self._log_start_offset = max(self._log_start_offset, log_start_offset)
                 self._lineage.delete_records(log_start_offset)
                 self._raise_low_watermark()
                 return []
-            case Tick(now_ms):
+            case events.Tick(now_ms):
                 return self._on_tick(now_ms)
 
-    def _on_log(self, event: Event) -> list[Effect]:
+    def _on_log(self, event: log_events.Event) -> list[log_events.Effect]:
         match event:
-            case Propose(offsets):
+            case log_events.Propose(offsets):
                 base = self._next_offset
                 # Offsets are given out before the batch is in the log; `AppendRefused` takes them back.
                 self._next_offset = base + offsets
-                return [Append(base, self.leader_epoch)]
-            case AppendRefused(base):
+                return [log_events.Append(base, self.leader_epoch)]
+            case log_events.AppendRefused(base):
                 assert self._log_end_offset <= base <= self._next_offset
                 # Batches behind the refused one were refused with it: else this would give their offsets out twice.
                 self._next_offset = base
                 return []
-            case Appended(end):
+            case log_events.Appended(end):
                 assert end <= self._next_offset
                 self._log_end_offset = max(self._log_end_offset, end)
-            case Flushed(end):
+            case log_events.Flushed(end):
                 assert end <= self._log_end_offset
                 self._durable_offset = max(self._durable_offset, end)
         return self._advance()
 
-    def _on_metadata(self, event: IsrChanged) -> list[LeaderEffect]:
+    def _on_metadata(self, event: events.IsrChanged) -> list[events.LeaderEffect]:
         # Images may come late, and an older one would bring back a set that the controller has changed since. An equal
         # epoch is news all the same: a broker was registered, fenced or unfenced, which changes `broker_epochs` alone.
         if event.partition_epoch < self._isr.partition_epoch:
@@ -262,26 +234,26 @@ class IsrLeader:
 
     # -- followers ---------------------------------------------------------------------------------------------------
 
-    def fetched(self, fetch: FollowerFetched) -> tuple[FetchVerdict, list[LeaderEffect]]:
+    def fetched(self, fetch: events.FollowerFetched) -> tuple[events.FetchVerdict, list[events.LeaderEffect]]:
         """Takes a follower's fetch; returns its answer, which is to be sent once the effects are carried out, and the
         effects."""
         self._is_at_rest = False
         verdict = self._verdict(fetch)
-        return verdict, self._report(fetch) if isinstance(verdict, Serve) else []
+        return verdict, self._report(fetch) if isinstance(verdict, events.Serve) else []
 
-    def _verdict(self, report: FollowerReport) -> FetchVerdict:
+    def _verdict(self, report: events.FollowerReport) -> events.FetchVerdict:
         follower = self._followers.get(report.replica)
         if follower is None:
-            return Refused("this broker holds no replica of the partition")
+            return events.Refused("this broker holds no replica of the partition")
         # A fetch that an earlier process of the broker sent before a crash says nothing about the log that the crash
         # left (KIP-903). Either may tell first that there is a later process: its own fetch, or the metadata.
         if report.broker_epoch < max(follower.broker_epoch, self._broker_epochs.get(report.replica, 0)):
-            return Refused("a process of this broker has registered since")
-        out_of_range = OutOfRange(self._log_start_offset, self._log_end_offset)
+            return events.Refused("a process of this broker has registered since")
+        out_of_range = events.OutOfRange(self._log_start_offset, self._log_end_offset)
         if report.last_fetched_epoch is None:
             # An empty log cannot diverge: it may begin anywhere in this one.
             is_within = self._log_start_offset <= report.fetch_offset <= self._log_end_offset
-            return Serve(report.fetch_offset) if is_within else out_of_range
+            return events.Serve(report.fetch_offset) if is_within else out_of_range
         # Epochs are not compared then: the batches that could be are deleted here, and no batch of it is needed.
         if report.fetch_offset <= self._log_start_offset:
             return out_of_range
@@ -289,14 +261,14 @@ class IsrLeader:
         # Only a later leader can have written that. This one is deposed without knowing it yet: its log is no measure
         # any more, and a truncation to it could take what the later one has committed.
         if epoch_end is None:
-            return Refused("its log is of a later epoch")
+            return events.Refused("its log is of a later epoch")
         # Batches of one epoch come from one leader, so a tail of an epoch that this log has, at an offset within that
         # epoch, proves that both logs are equal up to there. Any other tail lies behind the point where they part.
         if epoch_end.epoch < report.last_fetched_epoch or epoch_end.offset < report.fetch_offset:
-            return Diverging(epoch_end.epoch, epoch_end.offset)
-        return Serve(report.fetch_offset)
+            return events.Diverging(epoch_end.epoch, epoch_end.offset)
+        return events.Serve(report.fetch_offset)
 
-    def _report(self, report: FollowerReport) -> list[LeaderEffect]:
+    def _report(self, report: events.FollowerReport) -> list[events.LeaderEffect]:
         self._now_ms = max(self._now_ms, report.now_ms)
         follower = self._followers[report.replica]
         follower.hear(report)
@@ -307,7 +279,7 @@ class IsrLeader:
 
     # -- the in-sync set ---------------------------------------------------------------------------------------------
 
-    def _expand(self) -> list[AlterPartition]:
+    def _expand(self) -> list[events.AlterPartition]:
         if not self._isr.may_ask(self._now_ms):
             return []
         committed = self._isr.committed
@@ -337,7 +309,7 @@ class IsrLeader:
         follower = self._followers[node]
         return follower.has_reported and follower.broker_epoch == self._broker_epochs.get(node)
 
-    def _on_tick(self, now_ms: int) -> list[LeaderEffect]:
+    def _on_tick(self, now_ms: int) -> list[events.LeaderEffect]:
         self._now_ms = max(self._now_ms, now_ms)
         self._observe_stalls()
         for node in self._isr.committed:
@@ -347,7 +319,7 @@ class IsrLeader:
         if (retry := self._isr.retry(self._now_ms)) is not None:
             return [retry]
         # Time alone may move the high watermark: a candidate that has stalled or fallen behind is not waited for.
-        effects: list[LeaderEffect] = [*self._advance()]
+        effects: list[events.LeaderEffect] = [*self._advance()]
         if self._isr.may_ask(self._now_ms):
             remaining = self._without_stalled(tuple(node for node in self._isr.committed if not self._is_lagging(node)))
             if remaining != self._isr.committed:
@@ -402,7 +374,7 @@ class IsrLeader:
 
     # -- commit ------------------------------------------------------------------------------------------------------
 
-    def _advance(self) -> list[Effect]:
+    def _advance(self) -> list[log_events.Effect]:
         # Below the minimum the high watermark stands still: so whoever falls out of the set then lacks nothing that is
         # committed, and may still be elected (KIP-966's ELR).
         if self.is_below_min_isr:
@@ -422,7 +394,7 @@ class IsrLeader:
         if end <= self._high_watermark:
             return []
         self._high_watermark = end
-        return [AdvanceHighWatermark(end)]
+        return [log_events.AdvanceHighWatermark(end)]
 
     def _raise_low_watermark(self) -> None:
         """Raises the low watermark to the offset below which all members have deleted their records."""
