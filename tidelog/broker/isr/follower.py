@@ -21,22 +21,7 @@ from tidelog.model.errors import InvalidBatch, TidelogError
 from tidelog.model.ids import PartitionId
 from tidelog.model.ports import Clock
 from tidelog.model.producers import ProducerState
-from tidelog.replication.isr.events import (
-    AppendFetched,
-    DeleteRecords,
-    Distrust,
-    DivergingAt,
-    Fetch,
-    FetchDue,
-    Fetched,
-    FetchOutOfRange,
-    FollowerEffect,
-    FollowHighWatermark,
-    ReportFlushed,
-    StartOver,
-    Truncate,
-    Truncated,
-)
+from tidelog.replication.isr import events as isr
 from tidelog.replication.isr.follower import IsrFollower
 from tidelog.replication.isr.log_events import Appended, AppendRefused, Flushed
 from tidelog.storage.copies import Identity
@@ -140,13 +125,13 @@ class Follower:
         # Each question has its own number: an answer to an earlier one, come late or twice, could truncate what was
         # fetched since.
         self._correlation += 1
-        effects = self._core.step(FetchDue(self._correlation))
+        effects = self._core.step(isr.FetchDue(self._correlation))
         for effect in effects:
-            if isinstance(effect, Fetch):
+            if isinstance(effect, isr.Fetch):
                 return self._state(effect)
         return None
 
-    def _state(self, effect: Fetch | ReportFlushed) -> FollowerState:
+    def _state(self, effect: isr.Fetch | isr.ReportFlushed) -> FollowerState:
         last_epoch = -1 if effect.last_fetched_epoch is None else effect.last_fetched_epoch
         self._damaged = tuple(damage.start for damage in self.log.damaged_ranges()[:DAMAGED_MAX])
         return FollowerState(
@@ -173,7 +158,7 @@ class Follower:
             case FetchStatus.OK:
                 self._take(correlation, answer, data)
             case FetchStatus.DIVERGING:
-                self._execute(self._core.step(DivergingAt(correlation, answer.epoch, answer.end_offset)))
+                self._execute(self._core.step(isr.DivergingAt(correlation, answer.epoch, answer.end_offset)))
             case FetchStatus.OUT_OF_RANGE:
                 self._take_producers(correlation, answer, data)
             case FetchStatus.DAMAGED if answer.high_watermark >= 0:
@@ -200,7 +185,7 @@ class Follower:
         base = batches[0].header.base_offset if batches else answer.fetch_offset
         end = batches[-1].header.next_offset if batches else base
         self._batches = batches
-        fetched = Fetched(correlation, base, end, _epochs(batches), answer.high_watermark, answer.log_start_offset)
+        fetched = isr.Fetched(correlation, base, end, _epochs(batches), answer.high_watermark, answer.log_start_offset)
         self._execute(self._core.step(fetched))
 
     def _take_producers(self, correlation: int, answer: PartitionFetched, data: memoryview) -> None:
@@ -210,7 +195,7 @@ class Follower:
             logger.error("a leader sent damaged rows", partition=str(self.partition_id), error=str(error))
             self._wait_for_leader(FetchStatus.DAMAGED)
             return
-        event = FetchOutOfRange(correlation, answer.log_start_offset, answer.end_offset)
+        event = isr.FetchOutOfRange(correlation, answer.log_start_offset, answer.end_offset)
         self._execute(self._core.step(event))
 
     def on_flushed(self) -> None:
@@ -227,27 +212,27 @@ class Follower:
 
     # -- effects -----------------------------------------------------------------------------------------------------
 
-    def _execute(self, effects: list[FollowerEffect]) -> None:
+    def _execute(self, effects: list[isr.FollowerEffect]) -> None:
         for effect in effects:
             match effect:
-                case AppendFetched():
+                case isr.AppendFetched():
                     self._append()
-                case Truncate() | StartOver():
+                case isr.Truncate() | isr.StartOver():
                     truncation = self._truncate(effect, self._producers)
                     self._truncating = self._spawn(f"truncation-{self.partition_id}", truncation)
-                case DeleteRecords(to):
+                case isr.DeleteRecords(to):
                     self._delete_records(to)
-                case ReportFlushed():
+                case isr.ReportFlushed():
                     self.report_flushed(self._state(effect))
-                case Distrust(reason):
+                case isr.Distrust(reason):
                     logger.error("a leader contradicts itself", partition=str(self.partition_id), reason=reason)
-                case FollowHighWatermark():
+                case isr.FollowHighWatermark():
                     self.watchers.wake_all()
                     # A batch below the new high watermark is committed, so it does not hold up what is acknowledged any
                     # more.
                     if self.log.damage:
                         self.on_flushed()
-                case Fetch():
+                case isr.Fetch():
                     pass
 
     def _append(self) -> None:
@@ -274,7 +259,7 @@ class Follower:
             return
         self._log_writer.submit(self)
 
-    async def _truncate(self, effect: Truncate | StartOver, producers: list[tuple[int, ProducerState]]) -> None:
+    async def _truncate(self, effect: isr.Truncate | isr.StartOver, producers: list[tuple[int, ProducerState]]) -> None:
         """Truncates the log while no flush of it is under way. A disk error takes the log offline; a truncation that is
         only impossible now is tried again."""
         while not self._is_closed and self.log.offline_reason is None:
@@ -292,15 +277,15 @@ class Follower:
             return
         logger.info("truncated", partition=str(self.partition_id), to=self.log.log_end_offset)
         acknowledged = acknowledged_end(self.log, self._core.high_watermark)
-        self._execute(self._core.step(Truncated(self.log.log_end_offset, acknowledged)))
+        self._execute(self._core.step(isr.Truncated(self.log.log_end_offset, acknowledged)))
         self.on_change(self)
 
-    def _truncate_now(self, effect: Truncate | StartOver, producers: list[tuple[int, ProducerState]]) -> None:
+    def _truncate_now(self, effect: isr.Truncate | isr.StartOver, producers: list[tuple[int, ProducerState]]) -> None:
         now_ms = self._clock.wall_ms()
         match effect:
-            case Truncate(to):
+            case isr.Truncate(to):
                 self.log.truncate_to(to, high_watermark=self._core.high_watermark, now_ms=now_ms)
-            case StartOver(at):
+            case isr.StartOver(at):
                 self.log.start_over(at, now_ms=now_ms, producers=producers)
 
     def close(self) -> None:

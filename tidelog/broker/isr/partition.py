@@ -34,26 +34,9 @@ from tidelog.model.errors import (
 from tidelog.model.ids import PartitionId
 from tidelog.model.ports import Buffer, Clock
 from tidelog.model.producers import ProducerTable
-from tidelog.replication.isr.events import (
-    AlterPartition,
-    AlterPartitionAnswered,
-    FetchVerdict,
-    FollowerFetched,
-    FollowerFlushed,
-    IsrChanged,
-    LeaderEffect,
-    RecordsDeleted,
-    Tick,
-)
+from tidelog.replication.isr import events as isr
+from tidelog.replication.isr import log_events
 from tidelog.replication.isr.leader import IsrLeader
-from tidelog.replication.isr.log_events import (
-    AdvanceHighWatermark,
-    Append,
-    Appended,
-    AppendRefused,
-    Flushed,
-    Propose,
-)
 from tidelog.storage.partition_log import LogSettings, PartitionLog
 
 
@@ -68,7 +51,7 @@ class Replication(Protocol):
         """Has these followers' waiting fetches answered now, because their last reports do not count any more, or
         because the high watermark or log start has changed."""
 
-    def alter(self, partition: Partition, effect: AlterPartition) -> None:
+    def alter(self, partition: Partition, effect: isr.AlterPartition) -> None:
         """Requests another in-sync set from the controller; `Partition.tell` gets the answer, once."""
 
 
@@ -158,7 +141,7 @@ class Partition(LedPartition):
                 self.log.append(fresh, self._clock.wall_ms())
             except TidelogError as error:
                 # The core has given these offsets out already, and takes them back.
-                self._protocol.step(AppendRefused(base_offset))
+                self._protocol.step(log_events.AppendRefused(base_offset))
                 group.refuse(error)
                 return
             group.count(fresh)
@@ -173,15 +156,15 @@ class Partition(LedPartition):
             self._replication.progressed(self)  # first, as the followers' way to the disk is the longer one
             self._log_writer.submit(self, is_awaited=self.config.ack_durability == "fsynced")
         # In memory only: with `replicated` that counts at once, with `fsynced` when `Flushed` says so.
-        self._execute(self._protocol.step(Appended(self.log.log_end_offset)))
+        self._execute(self._protocol.step(log_events.Appended(self.log.log_end_offset)))
         self._complete_committed()
 
     async def _wait_for_room(self) -> None:
         """Returns at once: uncommitted batches are in the log, and their number is not limited."""
 
     def _assign_offsets(self, batch: RecordBatch) -> RecordBatch:
-        (effect,) = self._protocol.step(Propose(batch.header.last_offset_delta + 1))
-        assert isinstance(effect, Append)
+        (effect,) = self._protocol.step(log_events.Propose(batch.header.last_offset_delta + 1))
+        assert isinstance(effect, log_events.Append)
         return assign_offsets(batch, effect.base_offset, effect.leader_epoch)
 
     def _register(self, proposal: Proposal) -> None:
@@ -196,7 +179,7 @@ class Partition(LedPartition):
 
     def on_flushed(self) -> None:
         """Takes the log writer's report that the log was flushed further, was repaired, or has gone offline."""
-        self._execute(self._protocol.step(Flushed(self.log.durable_offset)))
+        self._execute(self._protocol.step(log_events.Flushed(self.log.durable_offset)))
         self._complete_committed()
         if self.log.offline_reason is not None:
             self._uncommitted.fail(self.log.offline_reason)
@@ -205,12 +188,12 @@ class Partition(LedPartition):
             with suppress(TidelogError):  # whoever asked for it asks again
                 self._delete()
 
-    def _execute(self, effects: Sequence[LeaderEffect]) -> None:
+    def _execute(self, effects: Sequence[isr.LeaderEffect]) -> None:
         for effect in effects:
-            if isinstance(effect, AlterPartition):
+            if isinstance(effect, isr.AlterPartition):
                 self._replication.alter(self, effect)
                 continue
-            assert isinstance(effect, AdvanceHighWatermark)
+            assert isinstance(effect, log_events.AdvanceHighWatermark)
             assert effect.to <= self.log.log_end_offset
             self.watchers.wake_all()
             self._replication.progressed(self)
@@ -227,7 +210,7 @@ class Partition(LedPartition):
 
     # -- the other replicas -----------------------------------------------------------------------------------------
 
-    def fetched(self, report: FollowerFetched) -> FetchVerdict:
+    def fetched(self, report: isr.FollowerFetched) -> isr.FetchVerdict:
         """Takes a follower's fetch; returns how it is to be answered."""
         # The effects come before the verdict is carried out: the answer shows the high watermark that this fetch has
         # moved.
@@ -271,7 +254,7 @@ class Partition(LedPartition):
             min((ends[node] for node in self._protocol.in_sync if node in ends), default=self.log.log_end_offset)
         )
 
-    def tell(self, event: FollowerFlushed | IsrChanged | AlterPartitionAnswered | Tick) -> None:
+    def tell(self, event: isr.FollowerFlushed | isr.IsrChanged | isr.AlterPartitionAnswered | isr.Tick) -> None:
         """Takes an event of followers, the metadata, the controller or the clock. The controller's answer may come when
         another broker leads and this log is gone; then it is ignored."""
         if self._is_deposed:
@@ -339,7 +322,7 @@ class Partition(LedPartition):
             before = len(self.log.segments)
             self.log.delete_records(offset)
             self._stats.deleted_segments += before - len(self.log.segments)
-            self._execute(self._protocol.step(RecordsDeleted(offset)))
+            self._execute(self._protocol.step(isr.RecordsDeleted(offset)))
             self.watchers.wake_all()
             # The deletion is acknowledged when the low watermark has passed, so followers have to hear of it now.
             self._replication.ask_anew(self, [*self._protocol.follower_ends])

@@ -36,13 +36,7 @@ from tidelog.broker.runtime.stats import Stats
 from tidelog.model.errors import DamagedBatch, OffsetOutOfRange, StaleBrokerEpoch, TidelogError
 from tidelog.model.ids import PartitionId, TopicId
 from tidelog.model.ports import Buffer, Clock
-from tidelog.replication.isr.events import (
-    Diverging,
-    FollowerFetched,
-    FollowerFlushed,
-    OutOfRange,
-    Serve,
-)
+from tidelog.replication.isr import events as isr
 from tidelog.transport.peer import Answer, Hello
 
 PARTITION_BYTES_MAX = 1 << 20
@@ -171,7 +165,7 @@ class ReplicationService:
             session.make_ready(partition_id)
             return
         question.verdict = partition.fetched(
-            FollowerFetched(
+            isr.FollowerFetched(
                 request.replica,
                 request.broker_epoch,
                 state.fetch_offset,
@@ -182,7 +176,7 @@ class ReplicationService:
                 state.log_start_offset,
             )
         )
-        if not isinstance(question.verdict, Serve):
+        if not isinstance(question.verdict, isr.Serve):
             session.make_ready(partition_id)
         elif question.verdict.from_offset < partition.log_end_offset:
             session.has_data(partition_id)
@@ -220,7 +214,7 @@ class ReplicationService:
             # A report of another epoch speaks of a log that may have been truncated since.
             if partition is not None and partition.leader_epoch == state.leader_epoch:
                 partition.tell(
-                    FollowerFlushed(
+                    isr.FollowerFlushed(
                         report.replica,
                         report.broker_epoch,
                         state.fetch_offset,
@@ -306,14 +300,14 @@ class ReplicationService:
         match verdict:
             case FetchStatus():
                 return self._fetched(question.state, verdict, partition), ()
-            case Diverging(epoch, end_offset):
+            case isr.Diverging(epoch, end_offset):
                 diverging = self._fetched(
                     question.state, FetchStatus.DIVERGING, partition, epoch=epoch, end_offset=end_offset
                 )
                 return diverging, ()
-            case OutOfRange(_, log_end_offset):
+            case isr.OutOfRange(_, log_end_offset):
                 return self._out_of_range(question.state, partition, log_end_offset)
-            case Serve(from_offset):
+            case isr.Serve(from_offset):
                 return self._served(question.state, partition, from_offset, bytes_max)
             case _:
                 return self._fetched(question.state, FetchStatus.UNKNOWN_EPOCH, partition), ()

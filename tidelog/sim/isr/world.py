@@ -24,13 +24,7 @@ from tidelog.model.cluster import NO_LEADER, ClusterImage
 from tidelog.model.errors import TidelogError
 from tidelog.model.ids import NodeId
 from tidelog.replication.isr import events as isr
-from tidelog.replication.isr.log_events import (
-    AdvanceHighWatermark,
-    Append,
-    Appended,
-    AppendRefused,
-    Propose,
-)
+from tidelog.replication.isr import log_events
 from tidelog.replication.isr.settlement import MembersLost, Settlement
 from tidelog.sim.isr.controller import TOPIC_ID, partition_of
 from tidelog.sim.isr.dice import Dice
@@ -180,7 +174,7 @@ class World(Membership, ABC):
         assert core is not None
         for effect in effects:
             match effect:
-                case AdvanceHighWatermark(to):
+                case log_events.AdvanceHighWatermark(to):
                     assert to <= core.high_watermark
                     self.truth.advanced(process, core, to)
                 case isr.AlterPartition():
@@ -199,14 +193,14 @@ class World(Membership, ABC):
             self.truth.saw("a batch is refused")
             self.truth.offered[self._values] = False
             return
-        for effect in core.step(Propose(1)):
-            assert isinstance(effect, Append) and effect.base_offset == len(process.disk.log)
+        for effect in core.step(log_events.Propose(1)):
+            assert isinstance(effect, log_events.Append) and effect.base_offset == len(process.disk.log)
             self.truth.offered[self._values] = not process.disk.is_offline
             if process.disk.is_offline:
-                self.execute(process, core.step(AppendRefused(effect.base_offset)))
+                self.execute(process, core.step(log_events.AppendRefused(effect.base_offset)))
                 return
             process.disk.log.append((effect.leader_epoch, self._values))
-        self.execute(process, core.step(Appended(len(process.disk.log))))
+        self.execute(process, core.step(log_events.Appended(len(process.disk.log))))
 
     def delete_records(self, process: Process, dice: Dice) -> None:
         """Deletes records that are committed and durable at the leader, up to a drawn offset."""
