@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 from tidelog.config.schema import BrokerConfig
-from tidelog.controller import access_commands, commands, decide_cluster, rights
+from tidelog.controller import access_commands, commands, decide_cluster, decide_topics, partition_commands, rights
 from tidelog.controller.commands import BrokerCommand, ClientCommand, Command, CommandAnswer, ControllerElsewhere, Done
 from tidelog.controller.decide_access import decide_access
 from tidelog.controller.decide_brokers import fence, heartbeat, note_stamps, register, remove
@@ -28,31 +28,8 @@ from tidelog.controller.decide_partitions import alter_partition, elect_leaders,
 from tidelog.controller.decide_quotas import alter_quotas
 from tidelog.controller.decide_reassignments import alter_reassignments
 from tidelog.controller.decide_regrouping import regroup
-from tidelog.controller.decide_topics import (
-    add_partitions,
-    alter_configs,
-    create_topic,
-    delete_topic,
-    report_removed,
-)
 from tidelog.controller.decide_unfit import report_lost, report_unfit
 from tidelog.controller.decision import Decision
-from tidelog.controller.partition_commands import (
-    AcceptLoss,
-    AlterMembers,
-    AlterPartition,
-    AlterReassignments,
-    ElectLeaders,
-    HandOver,
-    LeadersElected,
-    MembersAltered,
-    PartitionsAltered,
-    RegroupPartition,
-    ReportLostReplicas,
-    ReportLostVotes,
-    ReportPaxosLeader,
-    ReportUnfitReplicas,
-)
 from tidelog.model.cluster import ClusterImage
 
 C = TypeVar("C", bound=Command)
@@ -111,23 +88,23 @@ def _own(kind: type[C], decide: Decide[C]) -> tuple[type[Command], Row]:
 
 COMMANDS: Final[Mapping[type[Command], Row]] = dict(
     (
-        _client(commands.CreateTopic, create_topic, rights.create_topic, answer=commands.TopicPlaced),
-        _client(commands.AddPartitions, add_partitions, rights.alter_topic, answer=commands.TopicPlaced),
-        _client(commands.DeleteTopic, delete_topic, rights.delete_topic),
-        _client(commands.AlterTopicConfigs, alter_configs, rights.alter_topic_configs),
+        _client(commands.CreateTopic, decide_topics.create_topic, rights.create_topic, answer=commands.TopicPlaced),
+        _client(commands.AddPartitions, decide_topics.add_partitions, rights.alter_topic, answer=commands.TopicPlaced),
+        _client(commands.DeleteTopic, decide_topics.delete_topic, rights.delete_topic),
+        _client(commands.AlterTopicConfigs, decide_topics.alter_configs, rights.alter_topic_configs),
         _client(commands.AlterQuotas, _simple(alter_quotas), rights.alter_cluster_configs),
         _client(commands.RemoveBroker, remove, rights.alter_cluster),
         _client(commands.RaiseLevel, _simple(raise_level), rights.alter_cluster, answer=commands.LevelAnswered),
         _client(
-            ElectLeaders,
+            partition_commands.ElectLeaders,
             elect_leaders,
             rights.alter_cluster,
             BY_WAY_OF,
-            LeadersElected,
+            partition_commands.LeadersElected,
         ),
-        _client(AlterReassignments, alter_reassignments, rights.reassign),
-        _client(AcceptLoss, _simple(accept_loss), rights.give_up, BY_WAY_OF),
-        _client(RegroupPartition, regroup, rights.give_up, BY_WAY_OF),
+        _client(partition_commands.AlterReassignments, alter_reassignments, rights.reassign),
+        _client(partition_commands.AcceptLoss, _simple(accept_loss), rights.give_up, BY_WAY_OF),
+        _client(partition_commands.RegroupPartition, regroup, rights.give_up, BY_WAY_OF),
         _client(access_commands.StoreUser, decide_access, rights.alter_cluster),
         _client(access_commands.RemoveUser, decide_access, rights.alter_cluster),
         _client(access_commands.StoreToken, decide_access, rights.store_token),
@@ -152,14 +129,14 @@ COMMANDS: Final[Mapping[type[Command], Row]] = dict(
         # Told often, and kept in the controller's memory only: a record for each would fill the log.
         _broker(commands.MetadataApplied, None, OF_BROKER),
         _broker(commands.ReportSilence, None, OF_BROKER),
-        _broker(commands.ReportRemoved, _simple(report_removed), Claim("node_id")),
-        _broker(AlterPartition, alter_partition, OF_BROKER, PartitionsAltered),
-        _broker(HandOver, hand_over, OF_BROKER, LeadersElected),
-        _broker(ReportUnfitReplicas, report_unfit, OF_BROKER),
-        _broker(ReportLostReplicas, report_lost, OF_BROKER),
-        _broker(AlterMembers, alter_members, OF_BROKER, MembersAltered),
-        _broker(ReportLostVotes, report_lost_votes, OF_BROKER),
-        _broker(ReportPaxosLeader, report_leader, OF_BROKER),
+        _broker(commands.ReportRemoved, _simple(decide_topics.report_removed), Claim("node_id")),
+        _broker(partition_commands.AlterPartition, alter_partition, OF_BROKER, partition_commands.PartitionsAltered),
+        _broker(partition_commands.HandOver, hand_over, OF_BROKER, partition_commands.LeadersElected),
+        _broker(partition_commands.ReportUnfitReplicas, report_unfit, OF_BROKER),
+        _broker(partition_commands.ReportLostReplicas, report_lost, OF_BROKER),
+        _broker(partition_commands.AlterMembers, alter_members, OF_BROKER, partition_commands.MembersAltered),
+        _broker(partition_commands.ReportLostVotes, report_lost_votes, OF_BROKER),
+        _broker(partition_commands.ReportPaxosLeader, report_leader, OF_BROKER),
         # A broker that could send these could fence others, or begin a term.
         _own(commands.LeadCluster, _simple(decide_cluster.lead)),
         _own(commands.FenceBroker, fence),

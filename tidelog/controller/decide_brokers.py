@@ -7,27 +7,10 @@ earlier process is surely dead. A registration is compared and set: it names the
 from __future__ import annotations
 
 from tidelog.config.schema import BrokerConfig
+from tidelog.controller import commands, records
 from tidelog.controller.broker_state import Loss
-from tidelog.controller.commands import (
-    BrokerAdmitted,
-    BrokerHeartbeat,
-    CommandAnswer,
-    FenceBroker,
-    HeartbeatAnswered,
-    NoteStamps,
-    RegisterBroker,
-    RegistrationOutdated,
-    RemoveBroker,
-)
 from tidelog.controller.decision import Decision
 from tidelog.controller.leadership import including, without
-from tidelog.controller.records import (
-    BrokerFenced,
-    BrokerRegistered,
-    BrokersStamped,
-    BrokerUnfenced,
-    BrokerUnregistered,
-)
 from tidelog.model.cluster import BrokerInfo, ClusterImage
 from tidelog.model.errors import (
     BrokerRemoved,
@@ -46,7 +29,7 @@ from tidelog.model.levels import FIRST_LEVEL, LEVEL_MIN, unfit_for_level
 TOPICS_SHOWN = 5
 
 
-def register(image: ClusterImage, command: RegisterBroker, config: BrokerConfig) -> Decision:
+def register(image: ClusterImage, command: commands.RegisterBroker, config: BrokerConfig) -> Decision:
     """Decides whether a broker's registration is admitted. Raises `WrongCluster`, `UnsupportedLevel`, `NodeIdInUse` or
     `OldDirectory`."""
     # The logs of another cluster have other topics under the same offsets and epochs.
@@ -74,7 +57,7 @@ def register(image: ClusterImage, command: RegisterBroker, config: BrokerConfig)
     # put that out for good; but it names a registration that is not the newest any more. A process that lives is told
     # the newest, and asks again.
     if command.replaces != epoch:
-        return Decision(answer=lambda after: RegistrationOutdated(after.position, epoch))
+        return Decision(answer=lambda after: commands.RegistrationOutdated(after.position, epoch))
     # The same disk proves that the earlier process is dead, since a directory is locked as long as its process lives;
     # so does a new disk in a directory that remembers the one before. Another disk under a live id is either a second
     # broker with a wrong `node.id`, or one whose disk was replaced within its session's time: the latter succeeds
@@ -91,7 +74,7 @@ def register(image: ClusterImage, command: RegisterBroker, config: BrokerConfig)
         )
     # The epoch in the clean-shutdown file has to be that of the last life; an older file is one of a life before.
     loss = _loss(registered_before, command)
-    registered = BrokerRegistered(
+    registered = records.BrokerRegistered(
         node_id=node,
         incarnation=command.incarnation,
         listeners=dict(command.listeners),
@@ -112,7 +95,7 @@ def register(image: ClusterImage, command: RegisterBroker, config: BrokerConfig)
     return Decision((*lost, registered), lambda after: _admitted(after, node))
 
 
-def _is_old(image: ClusterImage, registered_before: BrokerInfo, command: RegisterBroker) -> bool:
+def _is_old(image: ClusterImage, registered_before: BrokerInfo, command: commands.RegisterBroker) -> bool:
     """Returns True if the disk is an old copy: its directory has older marks than the metadata, or another disk has
     replaced it and it still counts as a voter in some log."""
     if registered_before.storage == command.storage:
@@ -129,7 +112,7 @@ def _is_old(image: ClusterImage, registered_before: BrokerInfo, command: Registe
     )
 
 
-def note_stamps(image: ClusterImage, command: NoteStamps) -> Decision:
+def note_stamps(image: ClusterImage, command: commands.NoteStamps) -> Decision:
     """Records the time marks (growing counters in brokers' directories) that are newer than those in the metadata; none
     at feature level 1, whose metadata has none."""
     if image.level == LEVEL_MIN:
@@ -142,18 +125,18 @@ def note_stamps(image: ClusterImage, command: NoteStamps) -> Decision:
         and broker.epoch == stamped.broker_epoch
         and stamped.stamp > broker.stamp
     ]
-    return Decision((BrokersStamped(newer),)) if newer else Decision()
+    return Decision((records.BrokersStamped(newer),)) if newer else Decision()
 
 
-def _loss(registered_before: BrokerInfo | None, command: RegisterBroker) -> Loss | None:
+def _loss(registered_before: BrokerInfo | None, command: commands.RegisterBroker) -> Loss | None:
     # Nothing that was acknowledged on the old disk is on the new one.
     if registered_before is None or registered_before.storage != command.storage:
         return Loss.DISK
     return None if registered_before.epoch == command.clean_epoch else Loss.NOT_SYNCED
 
 
-def _admitted(image: ClusterImage, node: NodeId) -> CommandAnswer:
-    return BrokerAdmitted(image.position, image.brokers[node].epoch, image.cluster_id)
+def _admitted(image: ClusterImage, node: NodeId) -> commands.CommandAnswer:
+    return commands.BrokerAdmitted(image.position, image.brokers[node].epoch, image.cluster_id)
 
 
 def registered_broker(image: ClusterImage, node_id: int, broker_epoch: int) -> BrokerInfo:
@@ -176,7 +159,7 @@ def registered_broker(image: ClusterImage, node_id: int, broker_epoch: int) -> B
     return broker
 
 
-def heartbeat(image: ClusterImage, command: BrokerHeartbeat, config: BrokerConfig) -> Decision:
+def heartbeat(image: ClusterImage, command: commands.BrokerHeartbeat, config: BrokerConfig) -> Decision:
     """Unfences a broker that has applied its own registration; fences a broker that asks to stop.
 
     Raises `StaleBrokerEpoch`, `BrokerRemoved` or `NotController`.
@@ -184,35 +167,35 @@ def heartbeat(image: ClusterImage, command: BrokerHeartbeat, config: BrokerConfi
     broker = registered_broker(image, command.node_id, command.broker_epoch)
     node = broker.node_id
 
-    def answer(after: ClusterImage) -> CommandAnswer:
+    def answer(after: ClusterImage) -> commands.CommandAnswer:
         is_fenced = not after.is_live(node)
         # Told by the image behind the records: a broker that stopped before its fencing is agreed on would still lead,
         # and every commit would wait for it.
-        return HeartbeatAnswered(after.position, is_fenced, command.wants_shutdown and is_fenced)
+        return commands.HeartbeatAnswered(after.position, is_fenced, command.wants_shutdown and is_fenced)
 
     # Fenced first, so that it leads nothing and is in no ISR when it stops; then its absence costs nobody a session.
     if command.wants_shutdown and not broker.is_fenced:
-        return Decision((BrokerFenced(node, broker.epoch), *without(image, node, config)), answer)
+        return Decision((records.BrokerFenced(node, broker.epoch), *without(image, node, config)), answer)
     # The position is exclusive: the broker has applied its own registration, and all that was taken from it before.
     if broker.is_fenced and not command.wants_shutdown and command.position > broker.epoch:
-        return Decision((BrokerUnfenced(node, broker.epoch), *including(image, node, config)), answer)
+        return Decision((records.BrokerUnfenced(node, broker.epoch), *including(image, node, config)), answer)
     return Decision(answer=answer)
 
 
-def fence(image: ClusterImage, command: FenceBroker, config: BrokerConfig) -> Decision:
+def fence(image: ClusterImage, command: commands.FenceBroker, config: BrokerConfig) -> Decision:
     """Fences a broker whose session has expired, unless it has registered again."""
     node = NodeId(command.node_id)
     broker = image.brokers.get(node)
     # The broker has registered again since its session ended: the new life is not to blame for the old one's silence.
     if broker is None or broker.is_fenced or broker.epoch != command.broker_epoch:
         return Decision()
-    return Decision((BrokerFenced(node, broker.epoch), *without(image, node, config)))
+    return Decision((records.BrokerFenced(node, broker.epoch), *without(image, node, config)))
 
 
 # -- leaving -------------------------------------------------------------------------------------------------------
 
 
-def remove(image: ClusterImage, command: RemoveBroker, config: BrokerConfig) -> Decision:
+def remove(image: ClusterImage, command: commands.RemoveBroker, config: BrokerConfig) -> Decision:
     """Removes a broker from the cluster. Raises `NotFound`, or `InvalidRequest` with what must be done first."""
     node = NodeId(command.node_id)
     broker = image.brokers.get(node)
@@ -226,7 +209,7 @@ def remove(image: ClusterImage, command: RemoveBroker, config: BrokerConfig) -> 
         raise InvalidRequest(f"broker {node} is the only one of its cluster; stop it and remove its data instead")
     _check_replicas(image, node, config)
     _check_votes(image, broker)
-    return Decision((BrokerUnregistered(node, broker.epoch),))
+    return Decision((records.BrokerUnregistered(node, broker.epoch),))
 
 
 def _check_replicas(image: ClusterImage, node: NodeId, config: BrokerConfig) -> None:

@@ -9,17 +9,8 @@ from itertools import chain
 
 from tidelog.config.schema import BrokerConfig
 from tidelog.config.topics import is_fixed, new_topic_overrides, refuse_compaction, topic_config
+from tidelog.controller import commands
 from tidelog.controller.apply import apply_all
-from tidelog.controller.commands import (
-    AddPartitions,
-    AlterTopicConfigs,
-    CommandAnswer,
-    CreateTopic,
-    DeleteTopic,
-    NewTopic,
-    ReportRemoved,
-    TopicPlaced,
-)
 from tidelog.controller.decision import Decision
 from tidelog.controller.leadership import under_rules
 from tidelog.controller.protocols import rules_of
@@ -50,7 +41,7 @@ def topic_named(image: ClusterImage, name: str) -> Topic:
     return topic
 
 
-def create_topic(image: ClusterImage, command: CreateTopic, config: BrokerConfig) -> Decision:
+def create_topic(image: ClusterImage, command: commands.CreateTopic, config: BrokerConfig) -> Decision:
     """Creates a topic. Raises `InvalidRequest`: an invalid or used name, an invalid setting, counts out of range,
     replicas that do not exist. Raises `UnsupportedLevel`: a setting that is newer than the cluster's feature level."""
     request = command.topic
@@ -85,19 +76,19 @@ def check_new_id(image: ClusterImage, topic_id: str) -> None:
         raise InvalidRequest(f"a new topic has the id of topic {existing.name}, {topic_id}; ids have to be drawn anew")
 
 
-def _unless_validating(command: CreateTopic, record: MetadataRecord, preview: ClusterImage) -> Decision:
+def _unless_validating(command: commands.CreateTopic, record: MetadataRecord, preview: ClusterImage) -> Decision:
     name = command.topic.name
     if command.validate_only:
         return Decision(answer=lambda after: placed(after, preview.topics[name]))
     return Decision((record,), lambda after: placed(after, after.topics[name]))
 
 
-def placed(image: ClusterImage, topic: Topic) -> CommandAnswer:
+def placed(image: ClusterImage, topic: Topic) -> commands.CommandAnswer:
     """Returns the answer with the replicas of an existing topic."""
-    return TopicPlaced(image.position, topic.topic_id, [list(info.target) for info in topic.partitions])
+    return commands.TopicPlaced(image.position, topic.topic_id, [list(info.target) for info in topic.partitions])
 
 
-def _check_new_topic(image: ClusterImage, request: NewTopic, config: BrokerConfig) -> None:
+def _check_new_topic(image: ClusterImage, request: commands.NewTopic, config: BrokerConfig) -> None:
     check_topic_name(request.name)
     if is_internal(request.name):
         raise InvalidRequest(f"topic names that begin with two underscores are the brokers' own: {request.name}")
@@ -113,7 +104,7 @@ def _check_new_topic(image: ClusterImage, request: NewTopic, config: BrokerConfi
 # -- where replicas go ---------------------------------------------------------------------------------------------
 
 
-def _assignments(image: ClusterImage, request: NewTopic, config: BrokerConfig) -> list[list[int]]:
+def _assignments(image: ClusterImage, request: commands.NewTopic, config: BrokerConfig) -> list[list[int]]:
     if request.assignments is not None:
         _check_partitions(len(request.assignments), 0, config)
         return _check_assignments(image, request.assignments)
@@ -233,7 +224,7 @@ def check_electable(topic: Topic) -> None:
 # -- changing and deleting -----------------------------------------------------------------------------------------
 
 
-def add_partitions(image: ClusterImage, command: AddPartitions, config: BrokerConfig) -> Decision:
+def add_partitions(image: ClusterImage, command: commands.AddPartitions, config: BrokerConfig) -> Decision:
     """Adds partitions to a topic. Raises `UnknownTopic` or `InvalidRequest`."""
     topic = topic_named(image, command.name)
     if topic.is_internal:
@@ -254,7 +245,7 @@ def add_partitions(image: ClusterImage, command: AddPartitions, config: BrokerCo
     return Decision((record,), lambda after: placed(after, after.topics[command.name]))
 
 
-def delete_topic(image: ClusterImage, command: DeleteTopic, config: BrokerConfig) -> Decision:
+def delete_topic(image: ClusterImage, command: commands.DeleteTopic, config: BrokerConfig) -> Decision:
     """Deletes a topic. Raises `UnknownTopic`, or `InvalidRequest` if deletion is turned off."""
     if not config.delete_topic_enable:
         raise InvalidRequest("topics cannot be deleted here: delete.topic.enable is false")
@@ -266,7 +257,7 @@ def delete_topic(image: ClusterImage, command: DeleteTopic, config: BrokerConfig
     return Decision((TopicDeleted(topic_named(image, command.name).topic_id),))
 
 
-def alter_configs(image: ClusterImage, command: AlterTopicConfigs, config: BrokerConfig) -> Decision:
+def alter_configs(image: ClusterImage, command: commands.AlterTopicConfigs, config: BrokerConfig) -> Decision:
     """Changes a topic's configuration. Raises `UnknownTopic`, `InvalidRequest` or `UnsupportedLevel`."""
     topic = topic_named(image, command.name)
     _check_changes(topic, command.changes)
@@ -291,7 +282,7 @@ def _check_changes(topic: Topic, changes: Mapping[str, str | None]) -> None:
     refuse_compaction({key: value for key, value in changes.items() if value is not None})
 
 
-def report_removed(image: ClusterImage, command: ReportRemoved) -> Decision:
+def report_removed(image: ClusterImage, command: commands.ReportRemoved) -> Decision:
     """Records that a broker holds no data of deleted topics any more; a deleted topic that no broker holds is removed
     from the metadata."""
     # Brokers repeat a report until it is in the metadata, so only what is still noted makes a record.
