@@ -25,25 +25,8 @@ from tidelog.broker.paxos.journal import decode_floor
 from tidelog.broker.repair import repair_messages as repair
 from tidelog.broker.rest_consumers import requests as rest
 from tidelog.broker.routing import forwarding_messages as forwarding
+from tidelog.controller import commands, partition_commands
 from tidelog.controller.command_table import COMMANDS, WIRE_COMMANDS
-from tidelog.controller.commands import (
-    BrokerAdmitted,
-    CommandAnswer,
-    ControllerElsewhere,
-    MetadataApplied,
-    ProducerIdBlock,
-    ReportSilence,
-)
-from tidelog.controller.partition_commands import (
-    AlterMembers,
-    AlterPartition,
-    IsrAnswer,
-    IsrAsked,
-    MembersAltered,
-    MembersAnswer,
-    MembersAsked,
-    PartitionsAltered,
-)
 from tidelog.model import groups
 from tidelog.model.cluster import ClusterImage
 from tidelog.model.errors import ForeignSender, ImplausibleNumber
@@ -59,7 +42,7 @@ Message = type[msgspec.Struct]
 NOTHING: Final = type(None)
 
 ANSWERED_BY: Final[Mapping[Message, tuple[type, ...]]] = {
-    **{kind: (*COMMANDS[kind].answers, ControllerElsewhere) for kind in WIRE_COMMANDS},
+    **{kind: (*COMMANDS[kind].answers, commands.ControllerElsewhere) for kind in WIRE_COMMANDS},
     quorum.DescribeQuorum: (quorum.QuorumDescribed,),
     quorum.DescribeSnapshots: (quorum.SnapshotsDescribed,),
     quorum.FetchSnapshot: (quorum.SnapshotPart,),
@@ -105,7 +88,7 @@ NOTIFICATIONS: Final[tuple[Message, ...]] = (
     rest.TakeBack,
 )
 """Message types that are sent one-way, without an answer."""
-NOTICED: Final[tuple[Message, ...]] = (*NOTIFICATIONS, MetadataApplied, ReportSilence)
+NOTICED: Final[tuple[Message, ...]] = (*NOTIFICATIONS, commands.MetadataApplied, commands.ReportSilence)
 """Messages that may be sent one-way; the last two are commands, which may be sent as requests too."""
 GROUPS_ANSWERED_BY: Final[Mapping[Message, Message]] = {
     groups.Heartbeat: groups.HeartbeatAnswer,
@@ -149,7 +132,7 @@ class AnswerChecks:
         message = answer.message
         if type(message) not in ANSWERED_BY[type(request)]:
             raise BadFrame(f"{_name(message)} answers no {_name(request)}")
-        if isinstance(message, CommandAnswer):
+        if isinstance(message, commands.CommandAnswer):
             _check_command(request, message, self._image().position)
         elif isinstance(message, quorum.QuorumDescribed):
             _check_description(answerer, message)
@@ -160,27 +143,28 @@ class AnswerChecks:
             _check_sizes(request, message, len(answer.body))
 
 
-def _check_command(request: msgspec.Struct, answer: CommandAnswer, position: int) -> None:
+def _check_command(request: msgspec.Struct, answer: commands.CommandAnswer, position: int) -> None:
     if answer.position - position > AHEAD_MAX:
         raise ImplausibleNumber(
             f"the controller names the position {answer.position}, and {position} is the end of what is known here"
         )
     match answer:
-        case ControllerElsewhere():
+        case commands.ControllerElsewhere():
             _demand(0 < answer.port <= PORT_MAX, f"a controller is said to be at the port {answer.port}")
-        case BrokerAdmitted():
+        case commands.BrokerAdmitted():
             _demand(answer.broker_epoch < answer.position, f"an epoch is no position before the end: {answer}")
-        case ProducerIdBlock():
+        case commands.ProducerIdBlock():
             is_block = answer.count > 0 and answer.first + answer.count <= KEYED_PRODUCER_BIT
             _demand(is_block, f"these are no ids for producers: {answer.count} from {answer.first} on")
-        case PartitionsAltered() if isinstance(request, AlterPartition):
+        case partition_commands.PartitionsAltered() if isinstance(request, partition_commands.AlterPartition):
             _check_partitions(request.partitions, answer.partitions)
-        case MembersAltered() if isinstance(request, AlterMembers):
+        case partition_commands.MembersAltered() if isinstance(request, partition_commands.AlterMembers):
             _check_partitions(request.partitions, answer.partitions)
 
 
 def _check_partitions(
-    requested: Sequence[IsrAsked] | Sequence[MembersAsked], answered: Sequence[IsrAnswer] | Sequence[MembersAnswer]
+    requested: Sequence[partition_commands.IsrAsked] | Sequence[partition_commands.MembersAsked],
+    answered: Sequence[partition_commands.IsrAnswer] | Sequence[partition_commands.MembersAnswer],
 ) -> None:
     """Checks that there is one answer for each requested partition, in the same order, with plausible epochs. Raises
     `ImplausibleNumber`."""

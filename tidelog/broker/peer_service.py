@@ -18,23 +18,9 @@ from tidelog.broker.peer_claims import ClaimChecks, check_complete
 from tidelog.broker.repair import repair_messages as repair
 from tidelog.broker.rest_consumers import requests as rest
 from tidelog.broker.routing import forwarding_messages as forwarding
+from tidelog.controller import commands
 from tidelog.controller.access_commands import ACCESS_COMMANDS
 from tidelog.controller.command_table import ANSWERS, CLIENT_COMMANDS, WIRE_COMMANDS
-from tidelog.controller.commands import (
-    CALLER_LEVEL,
-    AlterQuotas,
-    BrokerHeartbeat,
-    Command,
-    CommandAnswer,
-    ControllerElsewhere,
-    CreateOffsetsTopic,
-    HeartbeatAnswered,
-    LevelAnswered,
-    MetadataApplied,
-    RaiseLevel,
-    RegisterBroker,
-    ReportSilence,
-)
 from tidelog.controller.partition_commands import (
     UNFIT_REASON_LEVELS,
     AcceptLoss,
@@ -122,13 +108,13 @@ NAMED_LEVEL: Final = 2
 """The feature level from which on acceptors take a value whose payload is lost on all replicas."""
 
 MESSAGE_ADDITIONS: Final = Additions(
-    types={AlterQuotas: QUOTAS_LEVEL}
+    types={commands.AlterQuotas: QUOTAS_LEVEL}
     | dict.fromkeys(ACCESS_COMMANDS, ACCESS_LEVEL)
     | dict.fromkeys(
         (
-            RaiseLevel,
-            LevelAnswered,
-            ReportSilence,
+            commands.RaiseLevel,
+            commands.LevelAnswered,
+            commands.ReportSilence,
             ReportLostReplicas,
             HandOver,
             AcceptLoss,
@@ -147,11 +133,11 @@ MESSAGE_ADDITIONS: Final = Additions(
         2,
     ),
     fields={
-        **{kind: {"caller": CALLER_LEVEL} for kind in CLIENT_COMMANDS},
-        RegisterBroker: dict.fromkeys(("levels", "lost_storage", "starts", "stamp"), 2),
-        BrokerHeartbeat: dict.fromkeys(("wall_ms", "stamp"), 2),
-        HeartbeatAnswered: {"clock_offset_ms": 2},
-        ElectLeaders: dict.fromkeys(("by", "via", "at_ms"), 2) | {"caller": CALLER_LEVEL},
+        **{kind: {"caller": commands.CALLER_LEVEL} for kind in CLIENT_COMMANDS},
+        commands.RegisterBroker: dict.fromkeys(("levels", "lost_storage", "starts", "stamp"), 2),
+        commands.BrokerHeartbeat: dict.fromkeys(("wall_ms", "stamp"), 2),
+        commands.HeartbeatAnswered: {"clock_offset_ms": 2},
+        ElectLeaders: dict.fromkeys(("by", "via", "at_ms"), 2) | {"caller": commands.CALLER_LEVEL},
         quorum.QuorumDescribed: dict.fromkeys(("remembers", "generation", "recovery_id", "directories", "lacks"), 2),
         quorum.FetchSnapshot: {"header": 2},
         quorum.SnapshotPart: dict.fromkeys(("indexes", "end"), 2),
@@ -164,7 +150,7 @@ MESSAGE_ADDITIONS: Final = Additions(
         forwarding.BatchesRead: {"lost": 2},
         **{kind: {"caller": ACCESS_LEVEL} for kind in rest.INSTANCE_REQUESTS},
         forwarding.ForwardProduce: {"is_own": ACCESS_LEVEL},
-        CreateOffsetsTopic: {"name": ACCESS_LEVEL},
+        commands.CreateOffsetsTopic: {"name": ACCESS_LEVEL},
         rest.RecordsRead: {"lost": 2},
     },
     values={
@@ -210,7 +196,7 @@ class PeerService:
     files_verifier: FilesVerifier
     loss_finder: LossFinder
     remains_finder: RemainsFinder
-    controller_elsewhere: Callable[[], ControllerElsewhere | None]
+    controller_elsewhere: Callable[[], commands.ControllerElsewhere | None]
     """Returns the address of the active controller; None if it is this broker or not known."""
 
     def __init__(self) -> None:
@@ -227,11 +213,13 @@ class PeerService:
         """Answers a request of another broker. Raises the error that the other broker gets as its answer."""
         try:
             _check_kind(message, ANSWERED_BY)
-            self.claims.check(caller, message, is_open=isinstance(message, Command) and not self.controller.decides)
+            self.claims.check(
+                caller, message, is_open=isinstance(message, commands.Command) and not self.controller.decides
+            )
             answer = self._requests.get(type(message))
             if answer is not None:
                 return await answer(caller, message)
-            if isinstance(message, Command):
+            if isinstance(message, commands.Command):
                 return Answer(await self._decided(message))
         except REFUSED as error:
             self._refused(caller, message, error)
@@ -263,7 +251,7 @@ class PeerService:
                 return await self.routing.handle(message, payload)
         return Answer(answer)
 
-    async def _decided(self, command: Command) -> CommandAnswer:
+    async def _decided(self, command: commands.Command) -> commands.CommandAnswer:
         """Decides a command as the controller, or answers with the controller's address, which a broker that was away
         does not know."""
         try:
@@ -304,7 +292,7 @@ class PeerService:
             take(caller.node_id, message, payload)
         elif isinstance(message, rest.TakeBack):
             self.rest_consumers.take_back(message)
-        elif isinstance(message, MetadataApplied | ReportSilence):
+        elif isinstance(message, commands.MetadataApplied | commands.ReportSilence):
             self.controller.noted(message)
         else:
             self.metadata.notified(caller.node_id, message, payload)

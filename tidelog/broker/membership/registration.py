@@ -25,17 +25,7 @@ from tidelog.broker.membership.controller_channel import ControllerChannel
 from tidelog.broker.runtime.cluster_time import ClusterTime
 from tidelog.broker.runtime.lease import Lease
 from tidelog.config.schema import BrokerConfig
-from tidelog.controller.commands import (
-    BrokerAdmitted,
-    BrokerHeartbeat,
-    CommandAnswer,
-    Done,
-    HeartbeatAnswered,
-    MetadataApplied,
-    RegisterBroker,
-    RegistrationOutdated,
-    ReportRemoved,
-)
+from tidelog.controller import commands
 from tidelog.controller.partition_commands import LostReplica, ReportLostReplicas, ReportUnfitReplicas, UnfitReplica
 from tidelog.model.errors import BrokerRemoved, NodeIdInUse, OldDirectory, StaleBrokerEpoch, TidelogError
 from tidelog.model.ids import TopicId
@@ -75,7 +65,7 @@ class Member(Protocol):
     async def mark_old(self) -> None:
         """Records durably that the data directory is an old copy, so that the next start begins anew on it."""
 
-    def report_applied(self, report: MetadataApplied) -> None:
+    def report_applied(self, report: commands.MetadataApplied) -> None:
         """Reports to the controller the metadata position that is in force here. The message may be lost."""
 
     def report_silences(self, own_epoch: int) -> None:
@@ -106,7 +96,7 @@ class Registration:
         self._clock = clock
         self._lease = lease
         self._member = member
-        self._command: RegisterBroker
+        self._command: commands.RegisterBroker
         self._wake = asyncio.Event()
         self._removed: dict[TopicId, None] = {}
         self._reported = -1
@@ -121,7 +111,7 @@ class Registration:
 
     # -- joining -----------------------------------------------------------------------------------------------------
 
-    async def register(self, command: RegisterBroker) -> BrokerAdmitted:
+    async def register(self, command: commands.RegisterBroker) -> commands.BrokerAdmitted:
         """Registers this process as the broker of its node id; returns when it is admitted. Raises `NodeIdInUse`,
         `WrongCluster`, `OldDirectory`."""
         self._command = command
@@ -131,7 +121,7 @@ class Registration:
         refused_by: int | None = None
         while True:
             try:
-                answer = await self._channel.submit(self._command, CommandAnswer, seconds_max=REGISTER_S_MAX)
+                answer = await self._channel.submit(self._command, commands.CommandAnswer, seconds_max=REGISTER_S_MAX)
             except OldDirectory:
                 await self._member.mark_old()
                 raise
@@ -149,10 +139,10 @@ class Registration:
                 refused_s = None
                 logger.warning("not registered yet", reason=str(error))
             else:
-                if isinstance(answer, BrokerAdmitted):
+                if isinstance(answer, commands.BrokerAdmitted):
                     self.epoch = answer.broker_epoch
                     return answer
-                assert isinstance(answer, RegistrationOutdated)
+                assert isinstance(answer, commands.RegistrationOutdated)
                 self._command = msgspec.structs.replace(command, replaces=answer.broker_epoch)
 
     # -- living ------------------------------------------------------------------------------------------------------
@@ -165,7 +155,7 @@ class Registration:
         if self.epoch < 0 or position <= self._reported:
             return
         self._reported = position
-        self._member.report_applied(MetadataApplied(self._command.node_id, self.epoch, position))
+        self._member.report_applied(commands.MetadataApplied(self._command.node_id, self.epoch, position))
         if not self.is_live.is_set():
             self._wake.set()
 
@@ -239,9 +229,9 @@ class Registration:
             logger.info("heartbeats are answered again")
         self._is_heard = error is None
 
-    async def _beat(self, seconds_max: float, *, wants_shutdown: bool = False) -> HeartbeatAnswered:
+    async def _beat(self, seconds_max: float, *, wants_shutdown: bool = False) -> commands.HeartbeatAnswered:
         state = self._member.heartbeat_state()
-        heartbeat = BrokerHeartbeat(
+        heartbeat = commands.BrokerHeartbeat(
             self._command.node_id,
             self.epoch,
             state.position,
@@ -252,7 +242,7 @@ class Registration:
             self._clock.own_ms,
         )
         sent_s = self._clock.monotonic_s()
-        answer = await self._channel.submit(heartbeat, HeartbeatAnswered, seconds_max=seconds_max)
+        answer = await self._channel.submit(heartbeat, commands.HeartbeatAnswered, seconds_max=seconds_max)
         if answer.clock_offset_ms is not None:
             self._clock.compared(sent_s, answer.clock_offset_ms)
         if answer.is_fenced:
@@ -273,14 +263,14 @@ class Registration:
     async def _report(self, seconds_max: float) -> None:
         removed = list(self._removed)
         if removed:
-            command = ReportRemoved(self._command.node_id, removed)
-            await self._channel.submit(command, Done, seconds_max=seconds_max)
+            command = commands.ReportRemoved(self._command.node_id, removed)
+            await self._channel.submit(command, commands.Done, seconds_max=seconds_max)
             for topic_id in removed:
                 self._removed.pop(topic_id, None)
         unfit = self._member.unfit()
         if unfit:
             report = ReportUnfitReplicas(self._command.node_id, self.epoch, unfit)
-            await self._channel.submit(report, Done, seconds_max=seconds_max)
+            await self._channel.submit(report, commands.Done, seconds_max=seconds_max)
 
     async def _report_lost(self, seconds_max: float) -> None:
         """Reports lost logs. It comes before a heartbeat that may unfence this broker, so that no lost replica is
@@ -289,7 +279,7 @@ class Registration:
         if lost:
             logger.error("logs are lost; what stands in for them is empty", partitions=len(lost))
             report = ReportLostReplicas(self._command.node_id, self.epoch, lost)
-            await self._channel.submit(report, Done, seconds_max=seconds_max)
+            await self._channel.submit(report, commands.Done, seconds_max=seconds_max)
 
     # -- leaving -----------------------------------------------------------------------------------------------------
 

@@ -11,17 +11,9 @@ from collections.abc import Callable
 
 from tidelog.config.schema import BrokerConfig, TopicConfig
 from tidelog.config.topics import topic_config
+from tidelog.controller import commands
 from tidelog.controller import decide as deciding
 from tidelog.controller.apply import apply_all
-from tidelog.controller.commands import (
-    BrokerHeartbeat,
-    Command,
-    CommandAnswer,
-    CreateTopic,
-    LeadCluster,
-    NewTopic,
-    RegisterBroker,
-)
 from tidelog.controller.isr_leadership import min_isr
 from tidelog.model.cluster import BrokerInfo, ClusterImage, PartitionInfo
 from tidelog.model.errors import TidelogError
@@ -31,7 +23,7 @@ from tidelog.sim.isr.scenario import Topic
 
 TOPIC, TOPIC_ID = "walks", "walks-id"
 
-Watcher = Callable[[Command, ClusterImage, ClusterImage], None]
+Watcher = Callable[[commands.Command, ClusterImage, ClusterImage], None]
 """Function that is called with each command that changed the image, and the images before and after."""
 
 
@@ -44,9 +36,9 @@ class SimController:
         self.history: list[ClusterImage] = []
         self._settings: dict[tuple[str, ...], TopicConfig] = {}
         self._watcher = watcher
-        self.submit(LeadCluster(1, 1, "cluster", LEVEL_MAX))
+        self.submit(commands.LeadCluster(1, 1, "cluster", LEVEL_MAX))
 
-    def submit(self, command: Command) -> CommandAnswer:
+    def submit(self, command: commands.Command) -> commands.CommandAnswer:
         """Decides a command, applies its records, and returns the answer. Raises the `TidelogError` with which the
         controller refuses the command."""
         before = self.image
@@ -57,7 +49,7 @@ class SimController:
             self._watcher(command, before, self.image)
         return decision.answer(self.image)
 
-    def tell(self, command: Command) -> bool:
+    def tell(self, command: commands.Command) -> bool:
         """Submits an administrator's command; returns False if it is refused."""
         try:
             self.submit(command)
@@ -73,7 +65,7 @@ class SimController:
             "unclean.leader.election.enable": str(topic.is_unclean_allowed).lower(),
         }
         assignments = {0: list(range(1, topic.replicas + 1))}
-        self.submit(CreateTopic(NewTopic(TOPIC, assignments=assignments, configs=configs), TOPIC_ID))
+        self.submit(commands.CreateTopic(commands.NewTopic(TOPIC, assignments=assignments, configs=configs), TOPIC_ID))
 
     # -- what there is -----------------------------------------------------------------------------------------------
 
@@ -101,13 +93,13 @@ def partition_of(image: ClusterImage) -> PartitionInfo:
     return image.topics[TOPIC].partitions[0]
 
 
-def registration(node: int, incarnation: str, storage: str, clean_epoch: int, replaces: int) -> RegisterBroker:
+def registration(node: int, incarnation: str, storage: str, clean_epoch: int, replaces: int) -> commands.RegisterBroker:
     """Returns the registration of a process; without listener addresses, which are not used here."""
-    return RegisterBroker(
+    return commands.RegisterBroker(
         node, incarnation, storage, {}, "", 0, clean_epoch=clean_epoch, replaces=replaces, levels=SPOKEN_LEVELS
     )
 
 
-def first_heartbeat(image: ClusterImage, node: int) -> BrokerHeartbeat:
+def first_heartbeat(image: ClusterImage, node: int) -> commands.BrokerHeartbeat:
     """Returns the heartbeat of a broker that has applied everything."""
-    return BrokerHeartbeat(node, image.brokers[NodeId(node)].epoch, image.position)
+    return commands.BrokerHeartbeat(node, image.brokers[NodeId(node)].epoch, image.position)
