@@ -13,16 +13,8 @@ from tidelog.broker.consensus.messages import DescribeQuorum, QuorumDescribed
 from tidelog.model.errors import ControllerLost, InvalidRequest, NotController, Overloaded, TidelogError
 from tidelog.model.levels import SPOKEN_LEVELS
 from tidelog.model.ports import Clock, Entropy, Network
+from tidelog.standalone import messages
 from tidelog.standalone.entries import LogEntry
-from tidelog.standalone.messages import (
-    STANDALONE_MESSAGES,
-    Appended,
-    AppendToLog,
-    LogPart,
-    ReadLog,
-    Truncated,
-    TruncateLog,
-)
 from tidelog.transport.peer import (
     Answer,
     CallingEnd,
@@ -61,7 +53,9 @@ class LogClient:
         secret: ClusterSecret | None = None,
     ) -> None:
         hello = Hello(NOBODY, entropy.token_hex(16), levels=SPOKEN_LEVELS)
-        self._peers = PeerNode(network, lambda: hello, STANDALONE_MESSAGES, self, clock, entropy, secret=secret)
+        self._peers = PeerNode(
+            network, lambda: hello, messages.STANDALONE_MESSAGES, self, clock, entropy, secret=secret
+        )
         self.refusal = ""
         """Reason why a server last refused this client; empty if none has."""
         self._servers = list(servers)
@@ -103,8 +97,8 @@ class LogClient:
         Raises `NotController` if no server takes it in time: it is surely not in the log; `ControllerLost` if it may
         be.
         """
-        answer = await self._ask_leader(AppendToLog(), (payload,), deadline_s, "the entry is in the log")
-        assert isinstance(answer, Appended)
+        answer = await self._ask_leader(messages.AppendToLog(), (payload,), deadline_s, "the entry is in the log")
+        assert isinstance(answer, messages.Appended)
         return answer.position
 
     async def truncate(self, begin: int, *, deadline_s: float) -> int:
@@ -114,8 +108,8 @@ class LogClient:
         also, surely without effect, `InvalidRequest` if the log ends before `begin`, and `NotEnoughReplicas` if a voter
         may not have all these entries on its disk.
         """
-        answer = await self._ask_leader(TruncateLog(begin), (), deadline_s, "the log is truncated")
-        assert isinstance(answer, Truncated)
+        answer = await self._ask_leader(messages.TruncateLog(begin), (), deadline_s, "the log is truncated")
+        assert isinstance(answer, messages.Truncated)
         return answer.begin
 
     async def _ask_leader(
@@ -162,7 +156,7 @@ class LogClient:
         self._end = None
         self._leader += 1
 
-    async def extents(self) -> dict[Address, LogPart]:
+    async def extents(self) -> dict[Address, messages.LogPart]:
         """Returns the first and the end position of each server's log, for the servers that answer."""
         parts = await asyncio.gather(*(self._part(server, 1 << 62) for server in self._servers))
         return {server: part[0] for server, part in zip(self._servers, parts, strict=True) if part is not None}
@@ -194,18 +188,18 @@ class LogClient:
                 damaged = entries[:1]
         return damaged
 
-    async def _part(self, server: Address, position: int) -> tuple[LogPart, memoryview] | None:
+    async def _part(self, server: Address, position: int) -> tuple[messages.LogPart, memoryview] | None:
         try:
-            request = ReadLog(position, READ_BYTES)
+            request = messages.ReadLog(position, READ_BYTES)
             answer = await self._peers.request_at(*server, request, deadline_s=READ_S_MAX)
         except (TidelogError, TimeoutError) as error:
             self._note(error)
             return None
-        assert isinstance(answer.message, LogPart)
+        assert isinstance(answer.message, messages.LogPart)
         return answer.message, answer.body
 
 
-def _entries(part: LogPart, body: memoryview) -> list[LearnedEntry]:
+def _entries(part: messages.LogPart, body: memoryview) -> list[LearnedEntry]:
     learned: list[LearnedEntry] = []
     at = 0
     for entry in part.entries:

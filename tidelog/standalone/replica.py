@@ -31,22 +31,10 @@ from tidelog.model.levels import SPOKEN_LEVELS
 from tidelog.model.ports import BlockingRunner, Clock, Entropy, Network
 from tidelog.replication.election_settings import ElectionSettings
 from tidelog.replication.paxos.voters import VoterSet
+from tidelog.standalone import messages
 from tidelog.standalone.directory import DirectoryRefused, ReplicaDirectory
 from tidelog.standalone.entries import LogEntry, LogView, split_entry, users_entry
 from tidelog.standalone.joining import Joining
-from tidelog.standalone.messages import (
-    STANDALONE_MESSAGES,
-    Appended,
-    AppendToLog,
-    AskDurable,
-    AskOwnState,
-    JoinLog,
-    JoinNoted,
-    LogPart,
-    ReadLog,
-    Truncated,
-    TruncateLog,
-)
 from tidelog.standalone.servers import Servers
 from tidelog.standalone.state_keeper import StateKeeper
 from tidelog.standalone.truncation import Truncation
@@ -107,7 +95,7 @@ class LogReplica:
         self._entropy = entropy
         self._writer = LogWriter(runner, clock, self.stats)
         self._life = entropy.token_hex(16)
-        self._peers = PeerNode(network, self._hello, STANDALONE_MESSAGES, self, clock, entropy, secret=secret)
+        self._peers = PeerNode(network, self._hello, messages.STANDALONE_MESSAGES, self, clock, entropy, secret=secret)
         self._peers.on_peer_down.append(self._peer_down)
         self._context = LogContext(self._peers.notify, self._writer, settings, clock, entropy)
         self._servers: Servers
@@ -259,19 +247,19 @@ class LogReplica:
         match message:
             case DescribeQuorum():
                 return Answer(self._described())
-            case ReadLog():
+            case messages.ReadLog():
                 return self._read(message)
-            case AppendToLog():
-                return Answer(Appended(await self.append(bytes(payload))))
-            case TruncateLog():
-                return Answer(Truncated(await self.truncate(message.begin)))
-            case AskDurable():
+            case messages.AppendToLog():
+                return Answer(messages.Appended(await self.append(bytes(payload))))
+            case messages.TruncateLog():
+                return Answer(messages.Truncated(await self.truncate(message.begin)))
+            case messages.AskDurable():
                 return Answer(await self._require_parts().truncation.learned_durably(message.end))
-            case AskOwnState():
+            case messages.AskOwnState():
                 return Answer(self._require_parts().state.at_begin())
-            case JoinLog():
+            case messages.JoinLog():
                 await self._require_parts().joining.admit(caller.node_id, message)
-                return Answer(JoinNoted())
+                return Answer(messages.JoinNoted())
         raise InvalidRequest("a replica of a log by itself does not answer that")
 
     def notified(self, caller: Hello, message: msgspec.Struct, payload: memoryview) -> None:
@@ -305,7 +293,7 @@ class LogReplica:
             return self._member.described_as_new(self._servers.named)
         return self._require_parts().log.described(self._servers.named)
 
-    def _read(self, request: ReadLog) -> Answer:
+    def _read(self, request: messages.ReadLog) -> Answer:
         log, view = self._require_parts().log, self._require_parts().view
         view.extend(log.engine.node.replica.floor)
         entries: list[LogEntry] = []
@@ -320,7 +308,7 @@ class LogReplica:
                 break
             entries.append(view.entry(position, payload))
             payloads += [] if payload is None else [payload]
-        return Answer(LogPart(view.begin, view.end, tuple(entries)), payloads)
+        return Answer(messages.LogPart(view.begin, view.end, tuple(entries)), payloads)
 
     async def append(self, payload: bytes) -> int:
         """Appends an entry; returns its position when a majority has it on disk.
