@@ -9,19 +9,10 @@ from collections.abc import Sequence
 import msgspec
 
 from tidelog.admin import AdminClient, BrokerDescription
+from tidelog.cli import statements
 from tidelog.cli.broker import print_brokers
 from tidelog.cli.group import print_groups
 from tidelog.cli.moving import move
-from tidelog.cli.statements import (
-    AddBrokers,
-    CreateCluster,
-    CreateTopic,
-    DropTopic,
-    RemoveBrokers,
-    Show,
-    Shown,
-    Statement,
-)
 from tidelog.cli.tables import show
 from tidelog.cli.terminal import CommandError, counted, print_json, say
 from tidelog.cli.topic import print_topics, shape_of
@@ -43,25 +34,25 @@ class Performer:
         self._wait_s = wait_s
         self._throttle = throttle_bytes_per_s
 
-    async def perform(self, statement: Statement) -> None:
+    async def perform(self, statement: statements.Statement) -> None:
         """Executes a statement. Raises `TidelogError` as the brokers do, or `CommandError`."""
-        if isinstance(statement, CreateTopic):
+        if isinstance(statement, statements.CreateTopic):
             await self._create_topic(statement)
-        elif isinstance(statement, DropTopic):
+        elif isinstance(statement, statements.DropTopic):
             await self._admin.delete_topic(statement.name)
             say({"topic_name": statement.name}, f"dropped topic {statement.name}", as_json=self._as_json)
-        elif isinstance(statement, CreateCluster):
+        elif isinstance(statement, statements.CreateCluster):
             await self._create_cluster(statement.node_ids)
-        elif isinstance(statement, AddBrokers):
+        elif isinstance(statement, statements.AddBrokers):
             await self._add(statement.node_ids)
-        elif isinstance(statement, RemoveBrokers):
+        elif isinstance(statement, statements.RemoveBrokers):
             await self._remove(statement.node_ids)
         else:
             await self._show(statement)
 
     # -- topics --------------------------------------------------------------------------------------------------
 
-    async def _create_topic(self, statement: CreateTopic) -> None:
+    async def _create_topic(self, statement: statements.CreateTopic) -> None:
         placement = await self._admin.create_topic(
             statement.name,
             partitions=statement.partitions,
@@ -71,11 +62,11 @@ class Performer:
         text = f"created topic {statement.name}: {shape_of(placement)}"
         say(msgspec.to_builtins(placement), text, as_json=self._as_json)
 
-    async def _show(self, statement: Show) -> None:
-        if statement.what is Shown.TOPICS:
+    async def _show(self, statement: statements.Show) -> None:
+        if statement.what is statements.Shown.TOPICS:
             topics = [topic for topic in await self._admin.describe_topics() if not topic.is_internal]
             show(topics, print_topics, as_json=self._as_json)
-        elif statement.what is Shown.BROKERS:
+        elif statement.what is statements.Shown.BROKERS:
             show(await self._admin.list_brokers(), print_brokers, as_json=self._as_json)
         else:
             show(await self._admin.list_groups(), print_groups, as_json=self._as_json)

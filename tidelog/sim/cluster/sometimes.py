@@ -6,14 +6,7 @@ import errno
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tidelog.controller.records import (
-    BrokerFenced,
-    BrokerRegistered,
-    BrokerUnfenced,
-    SnapshotAgreed,
-    SnapshotTaken,
-    TopicRemoved,
-)
+from tidelog.controller import records
 from tidelog.model.cluster import ISR, PAXOS
 from tidelog.sim.cluster.drawing import MOVES, STRIKES
 from tidelog.sim.cluster.group_traffic import MISHAPS
@@ -33,11 +26,11 @@ LOGGED: Mapping[str, str] = {
 """Names of counted events, by a text in a broker's log line."""
 
 RECORDED: Mapping[type, str] = {
-    BrokerFenced: "broker fenced",
-    BrokerUnfenced: "broker unfenced",
-    SnapshotTaken: "snapshot taken",
-    SnapshotAgreed: "snapshot agreed",
-    TopicRemoved: "topic's data removed",
+    records.BrokerFenced: "broker fenced",
+    records.BrokerUnfenced: "broker unfenced",
+    records.SnapshotTaken: "snapshot taken",
+    records.SnapshotAgreed: "snapshot agreed",
+    records.TopicRemoved: "topic's data removed",
 }
 
 DATA_SEEN = (
@@ -168,7 +161,7 @@ def count_steps(truth: Truth) -> None:
     storages: dict[int, str] = {}
     for record in truth.records.values():
         truth.saw(RECORDED.get(type(record), ""), type(record) in RECORDED)
-        if isinstance(record, BrokerRegistered):
+        if isinstance(record, records.BrokerRegistered):
             before = storages.get(record.node_id)
             truth.saw("registered again", before == record.storage)
             truth.saw("wiped disk rejoined", before not in (None, record.storage))

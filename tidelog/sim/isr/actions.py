@@ -4,27 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tidelog.sim.isr.admin_actions import (
-    call_off,
-    change_durability,
-    change_min_isr,
-    change_unclean,
-    move,
-    prefer,
-    rescue,
-    swap_out_and_in,
-)
-from tidelog.sim.isr.crash_actions import bounce, checkpoint, fail_over, kill, power_of_one_or_all, replace_disk, wipe
+from tidelog.sim.isr import admin_actions, crash_actions, disk_actions
 from tidelog.sim.isr.dice import Dice
-from tidelog.sim.isr.disk_actions import (
-    fail_sync,
-    lose_checkpoint,
-    rot,
-    rot_alike,
-    rot_and_restart,
-    rot_but_for_an_outsider,
-    rot_heir,
-)
 from tidelog.sim.isr.process import Process
 from tidelog.sim.isr.repairing import Repairing as World
 from tidelog.sim.isr.wire import CONTROLLER
@@ -130,29 +111,29 @@ ACTIONS: dict[str, Action] = {
     "give_up": _leading(lambda world, process, _: world.give_up(process)),
     "cut": cut,
     "mend": mend,
-    "kill": _any(kill),
-    "power": _any(power_of_one_or_all),
+    "kill": _any(crash_actions.kill),
+    "power": _any(crash_actions.power_of_one_or_all),
     "stop": _any(lambda world, process, dice: world.stop(process, dice)),
-    "wipe": wipe,
-    "replace_disk": _any(replace_disk),
-    "checkpoint": _any(checkpoint),
-    "fail_over": fail_over,
+    "wipe": crash_actions.wipe,
+    "replace_disk": _any(crash_actions.replace_disk),
+    "checkpoint": _any(crash_actions.checkpoint),
+    "fail_over": crash_actions.fail_over,
     "delete_records": _leading(lambda world, process, dice: world.delete_records(process, dice)),
-    "prefer": prefer,
-    "move": move,
-    "swap_out_and_in": swap_out_and_in,
-    "call_off": call_off,
-    "change_min_isr": change_min_isr,
-    "change_durability": change_durability,
-    "change_unclean": change_unclean,
-    "rescue": rescue,
+    "prefer": admin_actions.prefer,
+    "move": admin_actions.move,
+    "swap_out_and_in": admin_actions.swap_out_and_in,
+    "call_off": admin_actions.call_off,
+    "change_min_isr": admin_actions.change_min_isr,
+    "change_durability": admin_actions.change_durability,
+    "change_unclean": admin_actions.change_unclean,
+    "rescue": admin_actions.rescue,
     "ask_for_copies": _any(lambda world, process, dice: world.ask_for_copies(process, dice)),
-    "rot": rot,
-    "rot_and_restart": rot_and_restart,
-    "rot_heir": rot_heir,
-    "rot_alike": rot_alike,
-    "rot_but_for_an_outsider": rot_but_for_an_outsider,
-    "bounce": _any(bounce),
-    "fail_sync": _any(fail_sync),
-    "lose_checkpoint": _any(lose_checkpoint),
+    "rot": disk_actions.rot,
+    "rot_and_restart": disk_actions.rot_and_restart,
+    "rot_heir": disk_actions.rot_heir,
+    "rot_alike": disk_actions.rot_alike,
+    "rot_but_for_an_outsider": disk_actions.rot_but_for_an_outsider,
+    "bounce": _any(crash_actions.bounce),
+    "fail_sync": _any(disk_actions.fail_sync),
+    "lose_checkpoint": _any(disk_actions.lose_checkpoint),
 }
