@@ -25,15 +25,7 @@ from tidelog.model.errors import TidelogError
 from tidelog.model.holdings import Holding
 from tidelog.model.ids import PartitionId
 from tidelog.model.ports import Clock
-from tidelog.replication.isr.settlement import (
-    Answered,
-    MembersLost,
-    PutBack,
-    Repaired,
-    Settlement,
-    TruncateAt,
-    TruncatedAt,
-)
+from tidelog.replication.isr import settlement
 from tidelog.storage.copies import Identity, identity_at
 from tidelog.storage.partition_log import PartitionLog
 from tidelog.storage.scrub import Scrubber
@@ -83,7 +75,7 @@ class Settling:
     leader_epoch: int
     log: PartitionLog
     high_watermark: int
-    core: Settlement
+    core: settlement.Settlement
     begun_s: float
     identities: Mapping[int, LogIdentity]
     """The identities of the other members' logs, by node id."""
@@ -95,7 +87,7 @@ class Settling:
         has another identity now (another disk, or begun anew) counts as having lost its log."""
         # A log on another disk, or begun anew, says nothing of what the member of this epoch's metadata had.
         lost = frozenset(node for node, identity in self.identities.items() if identities.get(node) != identity)
-        self.core.step(MembersLost(lost))
+        self.core.step(settlement.MembersLost(lost))
 
     @property
     def aligned_epoch(self) -> int:
@@ -128,7 +120,7 @@ def begin_settling(
             start = max(damage.start, high_watermark)
             # What has lost its row, too, may be several batches, of which others may have only the first.
             damaged[start] = damage.end if damage.epoch is not None else start + 1
-    core = Settlement(leader_epoch, members, high_watermark, damaged)
+    core = settlement.Settlement(leader_epoch, members, high_watermark, damaged)
     return Settling(topic, partition_id, leader_epoch, log, high_watermark, core, now_s, identities)
 
 
@@ -197,7 +189,7 @@ class Settler:
     ) -> None:
         # With the life and the epoch in which it was said: a denial of an earlier life, or from before this leader
         # epoch, proves nothing.
-        answer = Answered(
+        answer = settlement.Answered(
             node_id,
             reply.broker_epoch,
             reply.leader_epoch,
@@ -208,11 +200,11 @@ class Settler:
         )
         for effect in settling.core.step(answer):
             match effect:
-                case PutBack():
+                case settlement.PutBack():
                     # Settled only if the copy is on the disk.
                     if await self._repairer.put_back(settling, settling.partition_id, identity, data, node_id):
-                        settling.core.step(Repaired(offset))
-                case TruncateAt(at):
+                        settling.core.step(settlement.Repaired(offset))
+                case settlement.TruncateAt(at):
                     # Before the epoch begins. Truncated within it, the same epoch and offset would come to name two
                     # batches, and no comparison of epochs would notice.
                     await self._truncate(settling, at, node_id)
@@ -234,4 +226,4 @@ class Settler:
             from_offset=offset,
             said_by=node_id,
         )
-        settling.core.step(TruncatedAt(log.log_end_offset))
+        settling.core.step(settlement.TruncatedAt(log.log_end_offset))

@@ -14,18 +14,11 @@ from typing import Any, Protocol
 import msgspec
 import structlog
 
+from tidelog.broker.consensus import messages as quorum
 from tidelog.broker.consensus.elected_log import ElectedLog
 from tidelog.broker.consensus.founding import ASK_S_MAX, Address
 from tidelog.broker.consensus.listener import LeaderListener
 from tidelog.broker.consensus.log_member import LogContext, LogMember
-from tidelog.broker.consensus.messages import (
-    DescribeQuorum,
-    DescribeSnapshots,
-    ElectionFrame,
-    FetchSnapshot,
-    PaxosFrame,
-    QuorumDescribed,
-)
 from tidelog.broker.consensus.stored import journal_level
 from tidelog.broker.consensus.waiting import unreadable_at
 from tidelog.broker.metadata.bootstrap import Contacts, MetadataBootstrap
@@ -292,10 +285,10 @@ class ClusterMetadata:
         may be needed at once."""
         if add is not None:
             try:
-                answer = await self._peers.request(add.node_id, DescribeQuorum(), deadline_s=ASK_S_MAX)
+                answer = await self._peers.request(add.node_id, quorum.DescribeQuorum(), deadline_s=ASK_S_MAX)
             except TimeoutError as error:
                 raise NotController(f"node {add.node_id} does not say whether it can vote: {error}") from error
-            assert isinstance(answer.message, QuorumDescribed)
+            assert isinstance(answer.message, quorum.QuorumDescribed)
             # With a voter that is not ready the next majority may need a vote that nobody casts, and nothing be decided
             # any more.
             if answer.message.voter_id != add.voter_id or answer.message.incarnation != add.incarnation:
@@ -425,7 +418,7 @@ class ClusterMetadata:
 
     # -- as other brokers use it -------------------------------------------------------------------------------------
 
-    def described(self) -> QuorumDescribed:
+    def described(self) -> quorum.QuorumDescribed:
         """Describes this broker's metadata log, or that it has none yet, to another broker, which decides from that
         whether to join or to found a cluster. Raises `NotController` until the disk is read."""
         if self._is_open:
@@ -451,7 +444,7 @@ class ClusterMetadata:
             (int(broker.node_id), broker.storage, broker.starts, broker.stamp) for broker in image.brokers.values()
         )
 
-    def about_snapshots(self, message: DescribeSnapshots | FetchSnapshot) -> Answer:
+    def about_snapshots(self, message: quorum.DescribeSnapshots | quorum.FetchSnapshot) -> Answer:
         """Answers another broker's request about snapshots. Raises `NotFound` if no snapshot can be read here."""
         return self._keeper.answer(message)
 
@@ -459,7 +452,7 @@ class ClusterMetadata:
         """Takes a message of another broker's Paxos engine or election."""
         if not self._is_open:
             return
-        if isinstance(message, PaxosFrame):
+        if isinstance(message, quorum.PaxosFrame):
             try:
                 self._log.receive_paxos(node_id, message, payload)
             except HistoriesDiffer as error:
@@ -469,7 +462,7 @@ class ClusterMetadata:
                     "directories are copies of one cluster that went on apart; stop all brokers, choose one history, "
                     "and move the metadata directories and snapshots/ of the brokers of the other away"
                 )
-        elif isinstance(message, ElectionFrame):
+        elif isinstance(message, quorum.ElectionFrame):
             self._log.receive_election(node_id, message)
 
     def peer_down(self, node_id: int) -> None:
