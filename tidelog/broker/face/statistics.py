@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 from tidelog.broker.groups.facade import Groups
@@ -37,31 +38,21 @@ class ControllerStatistics(Protocol):
         """
 
 
+@dataclass(eq=False)
 class Statistics:
     """The counts and measurements of one broker."""
 
-    def __init__(
-        self,
-        controller: ControllerStatistics,
-        counts: Stats,
-        data: DataPlane,
-        peers: PeerNode,
-        groups: Groups,
-        group_lags: GroupLags,
-        time: ClusterTime,
-        fsync_rounds: Histogram,
-    ) -> None:
-        self.controller = controller
-        self.counts = counts
-        self.peers = peers
-        """The peer transport, with counts of the messages to other brokers."""
-        self.group_lags = group_lags
-        """Lags of the consumer groups that this broker coordinates."""
-        self.time = time
-        """The broker's clock, with its offset from the other brokers' clocks."""
-        self.fsync_rounds = fsync_rounds
-        self._data = data
-        self._groups = groups
+    controller: ControllerStatistics
+    counts: Stats
+    _data: DataPlane
+    peers: PeerNode
+    """The peer transport, with counts of the messages to other brokers."""
+    _groups: Groups
+    group_lags: GroupLags
+    """Lags of the consumer groups that this broker coordinates."""
+    time: ClusterTime
+    """The broker's clock, with its offset from the other brokers' clocks."""
+    fsync_rounds: Histogram
 
     @property
     def led(self) -> Mapping[PartitionId, LedPartition]:

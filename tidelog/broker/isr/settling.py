@@ -124,14 +124,14 @@ def begin_settling(
     return Settling(topic, partition_id, leader_epoch, log, high_watermark, core, now_s, identities)
 
 
+@dataclass(eq=False)
 class Settler:
     """Settles the damaged log ends of one broker: asks the other replicas, and carries out the decisions."""
 
-    def __init__(self, copies: Copies, repairer: Repairer, log_writer: LogWriter, clock: Clock) -> None:
-        self._copies = copies
-        self._repairer = repairer
-        self._log_writer = log_writer
-        self._clock = clock
+    _copies: Copies
+    _repairer: Repairer
+    _log_writer: LogWriter
+    _clock: Clock
 
     async def settle(self, settling: Settling) -> None:
         """Returns when the leader epoch may begin. Raises `OSError` or `TidelogError` if the log could not be

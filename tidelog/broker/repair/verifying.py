@@ -50,16 +50,14 @@ class _Range:
         return self.next_offset < end
 
 
+@dataclass(eq=False)
 class Verifier:
     """Verifies replicas, on this broker and on others. `holder` returns this broker's replica of a partition."""
 
-    def __init__(
-        self, node_id: int, holder: Callable[[PartitionId], Holder | None], log_writer: LogWriter, peers: Peers
-    ) -> None:
-        self._node_id = node_id
-        self._holder = holder
-        self._log_writer = log_writer
-        self._peers = peers
+    _node_id: int
+    _holder: Callable[[PartitionId], Holder | None]
+    _log_writer: LogWriter
+    _peers: Peers
 
     async def verify(self, node_id: int, query: VerifyQuery) -> VerifyReply:
         """Verifies a range of the replica on any broker. Raises `NotFound` or `LeaderNotAvailable`; `PeerUnreachable`

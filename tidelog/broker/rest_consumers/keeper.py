@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Final
 
 from tidelog.broker.rest_consumers import requests
@@ -39,29 +40,19 @@ from tidelog.transport.peer import Answer
 ASYNC_COMMITS_MAX: Final = 1_000
 
 
+@dataclass(eq=False)
 class Keeper:
     """Answers requests for the consumer instances that one broker keeps."""
 
-    def __init__(
-        self,
-        registry: Registry,
-        turns: Turns,
-        reads: Reads,
-        commits: Commits,
-        membership: Membership,
-        beginnings: Beginnings,
-        partitions: Partitions,
-        topics: Callable[[], Iterable[str]],
-    ) -> None:
-        self._registry = registry
-        self._turns = turns
-        self._reads = reads
-        self._commits = commits
-        self._membership = membership
-        self._beginnings = beginnings
-        self._partitions = partitions
-        self._topics = topics
-        self._commits_under_way: dict[asyncio.Task[None], None] = {}
+    _registry: Registry
+    _turns: Turns
+    _reads: Reads
+    _commits: Commits
+    _membership: Membership
+    _beginnings: Beginnings
+    _partitions: Partitions
+    _topics: Callable[[], Iterable[str]]
+    _commits_under_way: dict[asyncio.Task[None], None] = field(default_factory=dict, init=False)
 
     async def answer(self, request: requests.InstanceRequest) -> Answer:
         """Executes the request and returns its answer. Raises the errors that the docstring of the request's class

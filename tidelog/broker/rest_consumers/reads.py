@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from tidelog.broker.rest_consumers.beginnings import Beginnings
@@ -35,17 +36,15 @@ class Shown(NamedTuple):
         return self.text != NOTHING or bool(self.lost)
 
 
+@dataclass(eq=False)
 class Reads:
     """The reads of all instances of a broker."""
 
-    def __init__(
-        self, registry: Registry, turns: Turns, commits: Commits, beginnings: Beginnings, reader: Reader
-    ) -> None:
-        self._registry = registry
-        self._turns = turns
-        self._commits = commits
-        self._beginnings = beginnings
-        self._reader = reader
+    _registry: Registry
+    _turns: Turns
+    _commits: Commits
+    _beginnings: Beginnings
+    _reader: Reader
 
     async def read(self, request: ReadRecords) -> Answer:
         """Returns `RecordsRead` and the next records as JSON, without records after the wait or if a newer read has

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
@@ -33,15 +34,15 @@ others.
 logger = structlog.get_logger("tidelog.rest-consumers")
 
 
+@dataclass(eq=False)
 class Tending:
     """The background work for the instances of one broker. `run` is its task."""
 
-    def __init__(self, groups: Groups, registry: Registry, keeper: Keeper, instance_timeout_s: float) -> None:
-        self._groups = groups
-        self._registry = registry
-        self._keeper = keeper
-        self._instance_timeout_s = instance_timeout_s
-        self._adopted: list[Coordinator] = []
+    _groups: Groups
+    _registry: Registry
+    _keeper: Keeper
+    _instance_timeout_s: float
+    _adopted: list[Coordinator] = field(default_factory=list, init=False)
 
     async def run(self) -> None:
         """Sends due heartbeats, loads and drops instances, and deletes idle ones, until it is cancelled."""

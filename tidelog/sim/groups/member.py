@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import TypeVar
 
 from tidelog.broker.groups.classic_reach import ClassicGroups
@@ -51,19 +52,17 @@ COMMIT_S = 15.0
 up."""
 
 
+@dataclass(eq=False)
 class World:
     """State that all members share. `next_value` numbers the commits; a join or sync may take `wait_s` seconds."""
 
-    def __init__(
-        self, plan: GroupPlan, brokers: Reach, post: Post, rules: Rules, rng: random.Random, wait_s: float
-    ) -> None:
-        self.plan = plan
-        self.wait_s = wait_s
-        self.brokers = brokers
-        self.post = post
-        self.rules = rules
-        self.rng = rng
-        self.next_value = 0
+    plan: GroupPlan
+    brokers: Reach
+    post: Post
+    rules: Rules
+    rng: random.Random
+    wait_s: float
+    next_value: int = 0
 
 
 class Member:
