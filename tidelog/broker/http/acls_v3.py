@@ -113,7 +113,6 @@ async def list_acls(context: Context, call: Call) -> web.StreamResponse:
 
 async def create_acl(context: Context, call: Call) -> web.StreamResponse:
     """Creates an ACL, unless it exists."""
-    Links(context, call)
     acl = _acl(await read_json(context, call, _ACL))
     call.subject = _words([acl])
     await context.face.administration.by(call.caller).change_access(AddAcls([acl]))
@@ -122,7 +121,6 @@ async def create_acl(context: Context, call: Call) -> web.StreamResponse:
 
 async def create_acls(context: Context, call: Call) -> web.StreamResponse:
     """Creates ACLs, all or none."""
-    Links(context, call)
     entries = (await read_json(context, call, _ACLS)).data
     if not 0 < len(entries) <= context.limits.acls_at_once_max:
         raise UnprocessableBody(f"{len(entries)} ACLs: make 1 to {context.limits.acls_at_once_max} in one request")
@@ -153,7 +151,6 @@ def _words(acls: Sequence[Acl]) -> str:
 
 async def check_access(context: Context, call: Call) -> web.StreamResponse:
     """Returns whether a principal may perform an operation on a resource, from an address."""
-    Links(context, call)
     missing = [name for name in ("resource_type", "resource_name", "principal", "operation") if name not in call.query]
     if missing:
         raise InvalidRequest(f"say {', '.join(missing)} in the query")

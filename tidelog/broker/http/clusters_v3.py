@@ -151,7 +151,6 @@ async def raise_feature_level(context: Context, call: Call) -> web.StreamRespons
 
     Refused unless all registered brokers support it.
     """
-    Links(context, call)
     body = await read_json(context, call, _RAISE)
     raised = await context.face.administration.by(call.caller).raise_level(validate_only=body.validate_only)
     return json_answer(LevelRaisedV3(raised.before, raised.level))
@@ -173,7 +172,6 @@ async def get_broker(context: Context, call: Call) -> web.StreamResponse:
 
 async def remove_broker(context: Context, call: Call) -> web.StreamResponse:
     """Removes a broker for good from the cluster; refused while it has replicas or votes that the cluster needs."""
-    Links(context, call)
     await context.face.administration.by(call.caller).remove_broker(broker_of(context, call).node_id)
     return no_content()
 
@@ -194,7 +192,6 @@ async def list_broker_replicas(context: Context, call: Call) -> web.StreamRespon
 
 async def allocate_producer_id(context: Context, call: Call) -> web.StreamResponse:
     """Allocates a producer id that is unique in the cluster."""
-    Links(context, call)
     await read_body(context, call, context.limits.json_bytes_max, is_optional=True)
     return json_answer(ProducerIdV3(await context.face.administration.allocate_producer_id(), 0), status=201)
 

@@ -113,20 +113,17 @@ async def get_topic_config(context: Context, call: Call) -> web.StreamResponse:
 
 async def put_topic_config(context: Context, call: Call) -> web.StreamResponse:
     """Sets one setting of a topic."""
-    Links(context, call)
     body = await read_json(context, call, _VALUE)
     return await _alter(context, call, {call.path["name"]: body.value})
 
 
 async def delete_topic_config(context: Context, call: Call) -> web.StreamResponse:
     """Sets one setting of a topic back to its default."""
-    Links(context, call)
     return await _alter(context, call, {call.path["name"]: None})
 
 
 async def alter_topic_configs(context: Context, call: Call) -> web.StreamResponse:
     """Changes several settings of a topic, all or none."""
-    Links(context, call)
     body = await read_json(context, call, _CHANGES)
     changes: dict[str, str | None] = {}
     for change in body.data:
@@ -153,14 +150,12 @@ async def get_broker_config(context: Context, call: Call) -> web.StreamResponse:
 
 async def put_broker_config(context: Context, call: Call) -> web.StreamResponse:
     """Sets the log level of a running broker until it restarts; no other setting can be changed."""
-    Links(context, call)
     body = await read_json(context, call, _VALUE)
     return _alter_own(context, call, body.value)
 
 
 async def delete_broker_config(context: Context, call: Call) -> web.StreamResponse:
     """Resets the log level of a running broker to the value in its configuration."""
-    Links(context, call)
     return _alter_own(context, call, None)
 
 

@@ -131,7 +131,7 @@ class Edge:
     def _run(self, route: Route, call: Call) -> Awaitable[web.StreamResponse]:
         if self._shares.are_set and not route.is_always_on:
             return self._charged(route, call)
-        return route.handler(self._context, call)
+        return route.serve(self._context, call)
 
     async def _serve_guarded(self, guard: Guard, route: Route, call: Call) -> web.StreamResponse:
         """Authenticates and authorizes the request, and runs its handler. If the request may wait or stream, cancels it
@@ -176,7 +176,7 @@ class Edge:
             await share.use(REQUEST_RATE, 1)
         if route.request_class in READS:
             share.refuse_to_send()
-        response = await route.handler(self._context, call)
+        response = await route.serve(self._context, call)
         if share.waited_s and not response.prepared:
             response.headers[THROTTLE_TIME] = share.waited_ms
         return response

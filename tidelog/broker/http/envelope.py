@@ -13,8 +13,6 @@ from msgspec import Struct
 
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
-from tidelog.broker.http.params import shown
-from tidelog.model.errors import NotFound
 
 T = TypeVar("T")
 _SAFE_IN_SEGMENTS: Final = "!$&'()*+,;=:@"
@@ -65,9 +63,7 @@ class ResourceList(Struct, Generic[T], frozen=True):
 
 
 class Links:
-    """Builds the URLs in one answer, with the prefix that the client used. Raises `NotFound` if the path names another
-    cluster.
-    """
+    """Builds the URLs in one answer, with the prefix that the client used."""
 
     def __init__(self, context: Context, call: Call) -> None:
         cluster = context.face.cluster
@@ -75,9 +71,6 @@ class Links:
         self.moves_throttle = cluster.image.moves_throttle or None
         self.clusters_url = f"{context.scheme}://{context.advertised}{call.prefix}/clusters"
         """The URL of the list of clusters."""
-        cluster_id = call.path.get("cluster_id")
-        if cluster_id is not None and cluster_id != self.cluster_id:
-            raise NotFound(f"this broker belongs to cluster {self.cluster_id}, not to {shown(cluster_id)}")
 
     def url(self, *segments: object) -> str:
         """Returns the URL of a resource in this cluster; the segments are the path after the cluster id. They are

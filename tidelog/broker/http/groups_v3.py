@@ -110,7 +110,6 @@ async def get_group(context: Context, call: Call) -> web.StreamResponse:
 
 async def delete_group(context: Context, call: Call) -> web.StreamResponse:
     """Deletes a group without members, and its committed offsets."""
-    Links(context, call)
     group = check_group_name(call.path["group"])
     if call.share is not None:
         await call.share.mutate(1)

@@ -94,7 +94,6 @@ async def create_user(context: Context, call: Call) -> web.StreamResponse:
 
 async def set_password(context: Context, call: Call) -> web.StreamResponse:
     """Sets a new password of a user, and ends all logins with the old one."""
-    Links(context, call)
     body = await read_json(context, call, _PASSWORD)
     _require_user(context, call)
     await _store(context, call, call.path["user"], body.password, is_new=False)
@@ -103,7 +102,6 @@ async def set_password(context: Context, call: Call) -> web.StreamResponse:
 
 async def delete_user(context: Context, call: Call) -> web.StreamResponse:
     """Deletes a user and its tokens; ACLs that name it stay."""
-    Links(context, call)
     _require_user(context, call)
     await context.face.administration.by(call.caller).change_access(RemoveUser(call.path["user"]))
     return no_content()
@@ -157,7 +155,6 @@ async def create_token(context: Context, call: Call) -> web.StreamResponse:
 
 async def delete_token(context: Context, call: Call) -> web.StreamResponse:
     """Revokes a token."""
-    Links(context, call)
     token = context.face.cluster.image.access.tokens.get(call.path["token_id"])
     if token is None:
         context.require(call, Operation.ALTER, *_cluster())

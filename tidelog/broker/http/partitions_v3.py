@@ -93,7 +93,6 @@ async def get_offset(context: Context, call: Call) -> web.StreamResponse:
 
 async def delete_records(context: Context, call: Call) -> web.StreamResponse:
     """Deletes the committed records below an offset. May be repeated."""
-    Links(context, call)
     partition = context.face.partitions.handle(call.topic_name(), call.partition_number())
     check_document(call.request)
     deadline_s = call.deadline_s(context)

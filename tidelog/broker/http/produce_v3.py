@@ -16,7 +16,6 @@ from tidelog.broker.http.answers import json_answer
 from tidelog.broker.http.body import read_body
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
-from tidelog.broker.http.envelope import Links
 from tidelog.broker.http.idempotency import keyed_request
 from tidelog.broker.http.json_body import DataV3, EntriesV3, EntryV3, decode_items, json_decoder
 from tidelog.broker.http.media import check_document
@@ -39,7 +38,7 @@ class BatchReceiptV3(Struct, frozen=True):
 
 async def produce_entries(context: Context, call: Call) -> web.StreamResponse:
     """Produces the entries of one document, with a receipt for each."""
-    cluster_id = Links(context, call).cluster_id
+    cluster_id = context.face.cluster.cluster_id
     topic = context.face.cluster.topic(call.topic_name())
     check_document(call.request)
     acks = params.acks(call.query)

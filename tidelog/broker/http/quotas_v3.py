@@ -59,7 +59,6 @@ async def list_quotas(context: Context, call: Call) -> web.StreamResponse:
 
 async def alter_quotas(context: Context, call: Call) -> web.StreamResponse:
     """Sets or removes rates of entities, all or none. May be repeated."""
-    Links(context, call)
     body = await read_json(context, call, _QUOTAS)
     changes = [QuotaChange(change.rates, change.user, change.client_id, change.address) for change in body.data]
     call.subject = "; ".join(

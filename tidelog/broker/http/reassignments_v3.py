@@ -164,7 +164,6 @@ def _reassignment(links: Links, topic: Topic, info: PartitionInfo) -> Reassignme
 
 async def begin(context: Context, call: Call) -> web.StreamResponse:
     """Begins to reassign replicas, all or none."""
-    Links(context, call)
     body = await read_json(context, call, _MOVES)
     moves = [
         NewReplicas(*_named(context, move.topic_name, move.partition_id), list(move.replicas)) for move in body.data
@@ -178,7 +177,6 @@ async def begin(context: Context, call: Call) -> web.StreamResponse:
 
 async def call_off_all(context: Context, call: Call) -> web.StreamResponse:
     """Cancels all reassignments: replicas stay where they were."""
-    Links(context, call)
     topics = context.face.cluster.image.topics.values()
     await _call_off(context, call, [(topic, info) for topic in topics for info in topic.partitions if info.is_moving])
     return no_content()
@@ -186,7 +184,6 @@ async def call_off_all(context: Context, call: Call) -> web.StreamResponse:
 
 async def call_off_one(context: Context, call: Call) -> web.StreamResponse:
     """Cancels one partition's reassignment; without effect if there is none."""
-    Links(context, call)
     await _call_off(context, call, [partition_of(context, call)])
     return no_content()
 
@@ -199,7 +196,6 @@ async def _call_off(context: Context, call: Call, moving: Sequence[tuple[Topic, 
 
 async def rebalance(context: Context, call: Call) -> web.StreamResponse:
     """Begins to spread all replicas evenly, none on `leaving` brokers; `validate_only` only shows the moves."""
-    Links(context, call)
     body = await read_json(context, call, _REBALANCE)
     call.subject = "validate only" if body.validate_only else f"leaving {list(body.leaving or ())}"
     moves = await context.face.administration.by(call.caller).rebalance(
@@ -219,7 +215,6 @@ async def elect(context: Context, call: Call) -> web.StreamResponse:
     An unclean election is recorded with the accepted losses (`losses`). Giving up `votes` there is the alternative that
     asks the replicas first.
     """
-    Links(context, call)
     body = await read_json(context, call, _ELECTION)
     partitions = None
     if body.data is not None:

@@ -14,7 +14,9 @@ from tidelog.broker.face.shedding import RequestClass
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
 from tidelog.broker.http.media import JSON_TYPE
+from tidelog.broker.http.params import shown
 from tidelog.model.access import Operation, Resource
+from tidelog.model.errors import NotFound
 
 Handler = Callable[[Context, Call], Awaitable[web.StreamResponse]]
 
@@ -107,6 +109,13 @@ class Route:
     """The query parameter that makes a read wait for data; empty if there is none."""
     prefix: str = ""
     """The path prefix of REST v3, `/v3` or `/kafka/v3`; empty for all other routes."""
+
+    def serve(self, context: Context, call: Call) -> Awaitable[web.StreamResponse]:
+        """Runs the handler. Raises `NotFound` if the path names another cluster."""
+        cluster_id, own = call.path.get("cluster_id"), context.face.cluster.cluster_id
+        if cluster_id is not None and cluster_id != own:
+            raise NotFound(f"this broker belongs to cluster {own}, not to {shown(cluster_id)}")
+        return self.handler(context, call)
 
     def class_of(self, call: Call) -> RequestClass | None:
         """Returns the class by which a request is shed. Raises `InvalidRequest` for a malformed query."""

@@ -24,7 +24,6 @@ from tidelog.broker.http.answers import encode, open_stream, send_piece
 from tidelog.broker.http.body import check_encoding, invite_body
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
-from tidelog.broker.http.envelope import Links
 from tidelog.broker.http.idempotency import refuse_key
 from tidelog.broker.http.json_body import NotJson, RecordV3, decode_body, json_decoder
 from tidelog.broker.http.json_text import ObjectCutter
@@ -58,7 +57,7 @@ _RECEIPT_END: Final = b"\r\n"
 
 async def produce_stream(context: Context, call: Call) -> web.StreamResponse:
     """Produces a stream of records: JSON objects in, receipts out."""
-    cluster_id = Links(context, call).cluster_id
+    cluster_id = context.face.cluster.cluster_id
     topic = context.face.cluster.topic(call.topic_name())
     check_document(call.request)
     check_encoding(call.request)

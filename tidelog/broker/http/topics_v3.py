@@ -124,7 +124,6 @@ async def grow_topic(context: Context, call: Call) -> web.StreamResponse:
 
 async def delete_topic(context: Context, call: Call) -> web.StreamResponse:
     """Deletes a topic with all its records."""
-    Links(context, call)
     name = call.topic_name()
     if call.share is not None:
         await call.share.mutate(len(context.face.cluster.topic(name).partitions))
