@@ -47,7 +47,6 @@ from tidelog.model.groups import (
     GroupsListed,
     Heartbeat,
     HeartbeatAnswer,
-    InstanceListed,
     InstancesListed,
     ListGroups,
     ListInstances,
@@ -144,15 +143,6 @@ class Groups:
         """Returns the groups that this broker coordinates, sorted by name. Raises `Overloaded`,
         `CoordinatorNotAvailable` or `CoordinatorLost` if any of its coordinators does not answer."""
         return await self.list_groups(deadline_s=deadline_s, led_by=self._host.node_id)
-
-    async def list_instances(self, *, deadline_s: float) -> list[InstanceListed]:
-        """Returns all REST consumer instances of the cluster, sorted by group and name. Raises `Overloaded`,
-        `CoordinatorNotAvailable` or `CoordinatorLost` if any coordinator does not answer."""
-        listed = await self._ask_all(lambda number: ListInstances(partition=number), deadline_s)
-        instances = [
-            instance for answer in listed if isinstance(answer, InstancesListed) for instance in answer.instances
-        ]
-        return sorted(instances, key=lambda instance: (instance.group, instance.instance))
 
     async def _ask_all(
         self, request: Callable[[int], AnyGroupRequest], deadline_s: float, *, led_by: int | None = None
