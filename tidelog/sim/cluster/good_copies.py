@@ -30,7 +30,6 @@ class Copy(NamedTuple):
 
     extent: CopyExtent
     batches: tuple[Held, ...]
-    is_in_journal: bool
 
     @property
     def node(self) -> int:
@@ -105,7 +104,7 @@ class GoodCopies:
     def _in_log(self, node: int, partition_id: PartitionId) -> list[Copy]:
         files = durable_files(self._world.medium(node), log_directory(partition_id))
         return [
-            Copy(extent, (batch,), is_in_journal=False)
+            Copy(extent, (batch,))
             for path in _connected(files)
             for batch, extent in batches_in(node, path, files[path])
         ]
@@ -113,11 +112,7 @@ class GoodCopies:
     def _in_journal(self, node: int, partition_id: PartitionId) -> list[Copy]:
         files = durable_files(self._world.medium(node), f"{log_directory(partition_id)}/{JOURNAL}")
         return [
-            Copy(
-                CopyExtent(node, payload.path, payload.position, payload.size),
-                tuple(payload.batches),
-                is_in_journal=True,
-            )
+            Copy(CopyExtent(node, payload.path, payload.position, payload.size), tuple(payload.batches))
             for payload in payloads_in(partition_id, files, is_known_durable=False)
         ]
 
