@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from aiohttp import web
 from msgspec import Struct
 
-from tidelog.broker.http import params
+from tidelog.broker.http import params, produce
 from tidelog.broker.http.answers import json_answer, no_content
 from tidelog.broker.http.body import read_body
 from tidelog.broker.http.call import Call
@@ -29,15 +29,6 @@ from tidelog.broker.http.json_body import (
     stored_json,
 )
 from tidelog.broker.http.media import Embedded, embedded_sent
-from tidelog.broker.http.produce import (
-    Grouping,
-    Slot,
-    Terms,
-    append,
-    check_partition,
-    common_error,
-    refuse_other_content,
-)
 from tidelog.model.batch_header import RecordBatch
 from tidelog.model.errors import InvalidRequest, TidelogError, UnprocessableBody
 from tidelog.model.records import Record
@@ -86,17 +77,17 @@ async def produce_to_partition(context: Context, call: Call) -> web.StreamRespon
 async def _produce(context: Context, call: Call, partition: int | None) -> web.StreamResponse:
     topic = context.face.cluster.topic(call.topic_name())
     if partition is not None:
-        check_partition(topic, partition)
+        produce.check_partition(topic, partition)
     embedded = embedded_sent(call.request)
     acks = params.acks(call.query)
     body = await read_body(context, call, context.limits.json_bytes_max)
     keyed = keyed_request(call.request, topic.topic_id, f"{partition} {embedded.name}", body)
-    await refuse_other_content(context, topic, keyed)
-    grouping = Grouping(context, topic, keyed)
+    await produce.refuse_other_content(context, topic, keyed)
+    grouping = produce.Grouping(context, topic, keyed)
     work = context.face.work
     slots, batches = await work.do(_batches(context, grouping, body, embedded, partition))
-    outcomes = await append(context, topic, batches, Terms(acks, call.deadline_s(context), keyed))
-    if (error := common_error(list(outcomes.values()))) is not None:
+    outcomes = await produce.append(context, topic, batches, produce.Terms(acks, call.deadline_s(context), keyed))
+    if (error := produce.common_error(list(outcomes.values()))) is not None:
         raise error
     if acks == 0 and not any(isinstance(outcome, TidelogError) for outcome in outcomes.values()):
         return no_content()
@@ -105,8 +96,8 @@ async def _produce(context: Context, call: Call, partition: int | None) -> web.S
 
 
 def _batches(
-    context: Context, grouping: Grouping, body: bytearray, embedded: Embedded, partition: int | None
-) -> Steps[tuple[list[Slot], dict[int, list[RecordBatch]]]]:
+    context: Context, grouping: produce.Grouping, body: bytearray, embedded: Embedded, partition: int | None
+) -> Steps[tuple[list[produce.Slot], dict[int, list[RecordBatch]]]]:
     """Returns the batches for the records of a body, and each record's place in them. Raises the first error of any
     record.
     """
@@ -114,7 +105,7 @@ def _batches(
     if not 0 < len(records) <= context.limits.entries_max:
         raise UnprocessableBody(f"{len(records)} records: send 1 to {context.limits.entries_max}")
     now_ms = context.face.clock.wall_ms()
-    slots: list[Slot] = []
+    slots: list[produce.Slot] = []
     for sent in records:
         record = record_of(sent, now_ms)
         slots.append(grouping.add(record, _named_partition(partition, sent.partition)))
@@ -159,7 +150,7 @@ def _named_partition(in_path: int | None, in_record: int | None) -> int | None:
     return in_path
 
 
-def _receipt(slot: Slot, outcome: ProduceReceipt | TidelogError) -> OffsetReceipt:
+def _receipt(slot: produce.Slot, outcome: ProduceReceipt | TidelogError) -> OffsetReceipt:
     if isinstance(outcome, TidelogError):
         return OffsetReceipt(slot.partition, None, outcome.code, outcome.message)
     offset = slot.offset(outcome)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 
-from tidelog.broker.http import params
+from tidelog.broker.http import params, produce
 from tidelog.broker.http.answers import encode, open_stream, send_piece
 from tidelog.broker.http.body import check_encoding, invite_body
 from tidelog.broker.http.call import Call
@@ -28,18 +28,6 @@ from tidelog.broker.http.idempotency import refuse_key
 from tidelog.broker.http.json_body import NotJson, RecordV3, decode_body, json_decoder
 from tidelog.broker.http.json_text import ObjectCutter
 from tidelog.broker.http.media import JSON_TYPE, check_document
-from tidelog.broker.http.produce import (
-    KEY_COST,
-    Placer,
-    Slot,
-    Terms,
-    append,
-    batch_of,
-    check_record,
-    common_error,
-    config_of,
-    stored_bytes_max,
-)
 from tidelog.broker.http.records_v3 import failure_of, receipt_of, record_of
 from tidelog.broker.http.stream_window import ITEM_OVERHEAD_BYTES, Arrived, Window
 from tidelog.model.batch_header import HEADER_BYTES, RecordBatch
@@ -76,7 +64,7 @@ class RecordStream:
         self._topic = topic
         self._cluster_id = cluster_id
         self._acks = acks
-        self._placer = Placer(context, topic)
+        self._placer = produce.Placer(context, topic)
         self._window = Window(context.limits.stream_window_bytes)
         self._response = web.StreamResponse(headers={"Content-Type": JSON_TYPE})
         self._cutter = ObjectCutter(context.limits.json_bytes_max)
@@ -127,7 +115,7 @@ class RecordStream:
                 self._arrived += 1
                 self._pending_bytes += item.size
                 await self._window.put(item)
-                if meter.is_over(1, KEY_COST * len(text)):
+                if meter.is_over(1, produce.KEY_COST * len(text)):
                     await self._context.face.work.turn()
             self._give_back_rest()
         if not cutter.is_between_objects:
@@ -175,7 +163,7 @@ class RecordStream:
         try:
             sent = decode_body(_RECORD, text)
             record = record_of(sent, self._context.face.clock.wall_ms())
-            check_record(self._context.limits, record)
+            produce.check_record(self._context.limits, record)
             return Arrived(size, sent, record, self._placer.partition_of(record.key, sent.partition_id))
         except NotJson:
             raise
@@ -205,8 +193,8 @@ class RecordStream:
         batches = {partition: packed for partition, packed in batches.items() if packed}
         now_s = asyncio.get_running_loop().time()
         timeout_s = self._call.duration_s(self._context, "timeout_ms", self._context.limits.request_timeout_ms_max)
-        terms = Terms(self._acks, now_s + timeout_s)
-        outcomes = await append(self._context, self._topic, batches, terms) if batches else {}
+        terms = produce.Terms(self._acks, now_s + timeout_s)
+        outcomes = await produce.append(self._context, self._topic, batches, terms) if batches else {}
         self._refuse_if_all_failed(items, outcomes)
         return b"".join(part for receipt in self._receipts(items, outcomes) for part in (receipt, _RECEIPT_END))
 
@@ -214,12 +202,12 @@ class RecordStream:
         """Returns the records of one partition in as few batches as `max.message.bytes` allows; a record that is too
         large alone gets its error instead.
         """
-        config = config_of(self._context, self._topic)
+        config = produce.config_of(self._context, self._topic)
         batches: list[RecordBatch] = []
         for part in _parts(group, config.max_message_bytes):
             try:
                 records = [item.record for item in part if item.record is not None]
-                batches.append((yield from batch_of(config, records)))
+                batches.append((yield from produce.batch_of(config, records)))
             except TooLarge as error:
                 for item in part:
                     item.error, item.record = error, None
@@ -233,7 +221,7 @@ class RecordStream:
             return
         if any(item.error is not None for item in items):
             return
-        error = common_error(list(outcomes.values()))
+        error = produce.common_error(list(outcomes.values()))
         if error is not None and error.status >= HTTP_SERVER_ERROR:
             raise error
 
@@ -245,7 +233,7 @@ class RecordStream:
                 yield encode(failure_of(item.error))
                 continue
             outcome = outcomes[item.partition]
-            slot = Slot(item.partition, numbers.get(item.partition, 0))
+            slot = produce.Slot(item.partition, numbers.get(item.partition, 0))
             numbers[item.partition] = slot.number + 1
             if isinstance(outcome, TidelogError):
                 yield encode(failure_of(outcome))
@@ -262,7 +250,7 @@ def _parts(group: list[Arrived], batch_bytes_max: int) -> Iterator[list[Arrived]
     size = 0
     for item in group:
         assert item.record is not None
-        stored = stored_bytes_max(item.record)
+        stored = produce.stored_bytes_max(item.record)
         if part and size + stored > room:
             yield part
             part, size = [], 0
