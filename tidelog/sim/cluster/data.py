@@ -21,16 +21,8 @@ from tidelog.model.cluster import PartitionInfo
 from tidelog.model.ids import PartitionId, TopicPartition
 from tidelog.sim.broker.crash import Client
 from tidelog.sim.broker.readers import read_all
+from tidelog.sim.cluster import clients
 from tidelog.sim.cluster.bystanders import CopyReader, Deleter
-from tidelog.sim.cluster.clients import (
-    FAILURES,
-    AnyBroker,
-    ClusterHistory,
-    ClusterProducer,
-    ClusterReader,
-    Tuner,
-    create,
-)
 from tidelog.sim.cluster.ledger import Ledger
 from tidelog.sim.cluster.shadows import Held, ends_at, read_batches
 from tidelog.sim.cluster.traffic import Traffic
@@ -53,7 +45,7 @@ class Data:
     """The data of one run: topics and clients, and the final check of them."""
 
     def __init__(self, seed: int, world: World, truth: Truth, ledger: Ledger) -> None:
-        self.history = ClusterHistory(ledger)
+        self.history = clients.ClusterHistory(ledger)
         self._seed = seed
         self._world = world
         self._truth = truth
@@ -77,8 +69,8 @@ class Data:
                 for where in watched:
                     self.history.ask_start(where, ANYWHERE)
 
-    def _anywhere(self, purpose: str) -> AnyBroker:
-        return AnyBroker(self._world, stream(self._seed, f"anywhere {purpose}"))
+    def _anywhere(self, purpose: str) -> clients.AnyBroker:
+        return clients.AnyBroker(self._world, stream(self._seed, f"anywhere {purpose}"))
 
     # -- the run -----------------------------------------------------------------------------------------------------
 
@@ -89,7 +81,7 @@ class Data:
 
     async def _run(self) -> None:
         for topic in self._traffic.topics:
-            await create(topic, self._anywhere(topic.name))
+            await clients.create(topic, self._anywhere(topic.name))
         for client, where in self._make_clients():
             task = asyncio.ensure_future(client.run())
             self._clients[task] = client, where
@@ -100,10 +92,10 @@ class Data:
             where = TopicPartition(plan.topic, plan.partition)
             rng = stream(self._seed, plan.name)
             anywhere = self._anywhere(plan.name)
-            yield ClusterProducer(plan.name, plan.kind, plan.acks, where, anywhere, self.history, rng), where
+            yield clients.ClusterProducer(plan.name, plan.kind, plan.acks, where, anywhere, self.history, rng), where
         for where in sorted(self.history.watched):
             rng = stream(self._seed, f"reader {where}")
-            yield ClusterReader(where, self._anywhere(f"reader {where}"), self.history, rng), where
+            yield clients.ClusterReader(where, self._anywhere(f"reader {where}"), self.history, rng), where
             if self._is_by_majority(where):
                 rng = stream(self._seed, f"copies {where}")
                 yield CopyReader(where, self._anywhere(f"copies {where}"), self.history, rng), where
@@ -112,7 +104,7 @@ class Data:
                     yield Deleter(where, self._anywhere(f"deleter {where}"), self.history, rng), where
         if self._traffic.tunes:
             rng = stream(self._seed, "tuner")
-            yield Tuner(self._traffic.topics, self._anywhere("tuner"), rng), None
+            yield clients.Tuner(self._traffic.topics, self._anywhere("tuner"), rng), None
 
     def _is_by_majority(self, where: TopicPartition) -> bool:
         return any(topic.name == where.topic and topic.is_paxos for topic in self._traffic.topics)
@@ -135,7 +127,7 @@ class Data:
     async def _hurry_moves(self) -> None:
         """Removes the replication throttle, so that reassignments end within the time that the final check allows."""
         for node in self._world.swarm.nodes:
-            with suppress(*FAILURES):
+            with suppress(*clients.FAILURES):
                 await self._world.machine(node).call(lambda broker: broker.admin.alter_reassignments((), 0))
                 return
 
@@ -248,7 +240,7 @@ class Data:
         for _ in range(100):
             try:
                 return await read_all(anywhere, where, self.history, is_sparse=self.history.is_sparse(where))
-            except FAILURES as error:
+            except clients.FAILURES as error:
                 self._truth.note("reading at the end", where, type(error).__name__, error)
                 await asyncio.sleep(LOOK_S)
         raise AssertionError(f"{where} cannot be read on a healthy cluster")
