@@ -17,7 +17,7 @@ import pytest
 
 from tests.series import seeds
 from tidelog.broker.consensus.messages import DescribeQuorum, PaxosFrame
-from tidelog.broker.http.json_body import decode_body, json_decoder
+from tidelog.broker.http.json_body import decode_body
 from tidelog.broker.http.logins_v3 import TokenAsked, UserAsked
 from tidelog.broker.isr.replica_messages import FetchReplicas, FollowerState
 from tidelog.broker.peer_service import MESSAGE_ADDITIONS, PEER_MESSAGES
@@ -140,12 +140,12 @@ DECODERS: Mapping[str, Decoder] = {
     "snapshots of the metadata": Decoder([encode_image(ClusterImage("c"))], decode_image, (SnapshotUnreadable,)),
     "documents": Decoder(
         [b'{"user_name": "a", "password": "12345678"}'],
-        lambda data: decode_body(json_decoder(UserAsked), data),
+        lambda data: decode_body(UserAsked, data),
         (InvalidRequest,),
     ),
     "numbers of documents": Decoder(
         [b'{"principal": "User:a", "lifetime_ms": 1}'],
-        lambda data: decode_body(json_decoder(TokenAsked), data),
+        lambda data: decode_body(TokenAsked, data),
         (InvalidRequest,),
     ),
     "answers": Decoder([b'{"error_code": 40001, "message": "why"}'], lambda data: error_from_answer(400, {}, data), ()),

@@ -18,7 +18,7 @@ from tidelog.broker.http.body import read_body, read_json
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
 from tidelog.broker.http.envelope import Links, Resource
-from tidelog.broker.http.json_body import Body, json_decoder
+from tidelog.broker.http.json_body import Body
 from tidelog.broker.http.media import JSON_TYPE
 from tidelog.controller.access_commands import AddAcls, RemoveAcls
 from tidelog.model.access import (
@@ -100,10 +100,6 @@ class CheckedV3(Struct, frozen=True):
     is_allowed: bool
 
 
-_ACL: Final = json_decoder(AclAsked)
-_ACLS: Final = json_decoder(AclsAsked)
-
-
 async def list_acls(context: Context, call: Call) -> web.StreamResponse:
     """Lists the ACLs that match the query."""
     links = Links(context, call)
@@ -113,7 +109,7 @@ async def list_acls(context: Context, call: Call) -> web.StreamResponse:
 
 async def create_acl(context: Context, call: Call) -> web.StreamResponse:
     """Creates an ACL, unless it exists."""
-    acl = _acl(await read_json(context, call, _ACL))
+    acl = _acl(await read_json(context, call, AclAsked))
     call.subject = _words([acl])
     await context.face.administration.by(call.caller).change_access(AddAcls([acl]))
     return web.Response(status=201, content_type=JSON_TYPE)
@@ -121,7 +117,7 @@ async def create_acl(context: Context, call: Call) -> web.StreamResponse:
 
 async def create_acls(context: Context, call: Call) -> web.StreamResponse:
     """Creates ACLs, all or none."""
-    entries = (await read_json(context, call, _ACLS)).data
+    entries = (await read_json(context, call, AclsAsked)).data
     if not 0 < len(entries) <= context.limits.acls_at_once_max:
         raise UnprocessableBody(f"{len(entries)} ACLs: make 1 to {context.limits.acls_at_once_max} in one request")
     acls = [_acl(entry) for entry in entries]

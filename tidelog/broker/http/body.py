@@ -18,7 +18,6 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TypeVar
 
-import msgspec
 from aiohttp import StreamReader, web
 from aiohttp.hdrs import CONTENT_ENCODING, CONTENT_LENGTH, EXPECT, TRANSFER_ENCODING
 
@@ -84,13 +83,13 @@ async def _read(
     return body
 
 
-async def read_json(context: Context, call: Call, decoder: msgspec.json.Decoder[T]) -> T:
-    """Returns the JSON body as the decoder's type. Raises `UnsupportedMediaType`, `InvalidRequest`,
+async def read_json(context: Context, call: Call, kind: type[T]) -> T:
+    """Returns the JSON body as a value of type `kind`. Raises `UnsupportedMediaType`, `InvalidRequest`,
     `LengthRequired`, `TooLarge`, `QuotaExceeded`, `Overloaded`, `RequestTimeout`; `ConnectionError` if the client
     disconnects.
     """
     check_document(call.request)
-    return decode_body(decoder, await read_body(context, call, context.limits.json_bytes_max))
+    return decode_body(kind, await read_body(context, call, context.limits.json_bytes_max))
 
 
 def check_encoding(request: web.BaseRequest) -> None:

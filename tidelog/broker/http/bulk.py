@@ -6,8 +6,6 @@ ListOffsets, with a wait: a reader of many partitions learns by one request when
 
 from __future__ import annotations
 
-from typing import Final
-
 from aiohttp import web
 from msgspec import Raw, Struct
 
@@ -16,7 +14,7 @@ from tidelog.broker.http.answers import json_answer
 from tidelog.broker.http.body import read_json
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
-from tidelog.broker.http.json_body import Body, Duration, OffsetNumber, PartitionNumber, TimestampMs, json_decoder
+from tidelog.broker.http.json_body import Body, Duration, OffsetNumber, PartitionNumber, TimestampMs
 from tidelog.broker.http.topic_texts import TopicShown
 from tidelog.model.access import Operation
 from tidelog.model.cluster import KAFKA, BrokerInfo
@@ -96,9 +94,6 @@ class OffsetsAnswer(Struct, frozen=True):
     partitions: list[OffsetsShown]
 
 
-_REQUEST: Final = json_decoder(OffsetsRequest)
-
-
 async def get_metadata(context: Context, call: Call) -> web.StreamResponse:
     """Returns all live brokers, and the leaders of the partitions of topics."""
     image = context.face.cluster.image
@@ -121,7 +116,7 @@ def _broker_shown(info: BrokerInfo) -> BrokerShown:
 
 async def post_offsets(context: Context, call: Call) -> web.StreamResponse:
     """Returns the offsets of many partitions, at once or when one changes."""
-    request = await read_json(context, call, _REQUEST)
+    request = await read_json(context, call, OffsetsRequest)
     if not 0 < len(request.partitions) <= context.limits.entries_max:
         raise UnprocessableBody(f"{len(request.partitions)} partitions: ask for 1 to {context.limits.entries_max}")
     partitions = [_find(context, call, query) for query in request.partitions]

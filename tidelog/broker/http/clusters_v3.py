@@ -6,8 +6,6 @@ whether a registered broker is live.
 
 from __future__ import annotations
 
-from typing import Final
-
 from aiohttp import web
 from msgspec import UNSET, Struct, UnsetType
 
@@ -17,7 +15,7 @@ from tidelog.broker.http.body import read_body, read_json
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
 from tidelog.broker.http.envelope import Links, ListMetadata, Related, Resource, ResourceList
-from tidelog.broker.http.json_body import Body, json_decoder
+from tidelog.broker.http.json_body import Body
 from tidelog.broker.http.partitions_v3 import ReplicaV3, replica_shown
 from tidelog.model.cluster import KAFKA, NO_LEADER, BrokerInfo, ClusterImage, ClusterRecovery, Voter
 from tidelog.model.errors import NotFound
@@ -124,9 +122,6 @@ class LevelRaisedV3(Struct, frozen=True):
     feature_level: int
 
 
-_RAISE: Final = json_decoder(RaiseAsked)
-
-
 class ProducerIdV3(Struct, frozen=True):
     """A producer id that is unique in the cluster."""
 
@@ -151,7 +146,7 @@ async def raise_feature_level(context: Context, call: Call) -> web.StreamRespons
 
     Refused unless all registered brokers support it.
     """
-    body = await read_json(context, call, _RAISE)
+    body = await read_json(context, call, RaiseAsked)
     raised = await context.face.administration.by(call.caller).raise_level(validate_only=body.validate_only)
     return json_answer(LevelRaisedV3(raised.before, raised.level))
 

@@ -15,7 +15,7 @@ from tidelog.broker.http.call import Call
 from tidelog.broker.http.clusters_v3 import broker_of
 from tidelog.broker.http.context import Context
 from tidelog.broker.http.envelope import Links, Metadata, Resource
-from tidelog.broker.http.json_body import Body, json_decoder
+from tidelog.broker.http.json_body import Body
 from tidelog.config.describe import LOG_LEVEL, ConfigEntry, describe_broker, describe_topic
 from tidelog.config.values import LogLevel
 from tidelog.model.access import Operation
@@ -82,8 +82,6 @@ class ConfigChanges(Body):
     validate_only: bool = False
 
 
-_VALUE: Final = json_decoder(ConfigValue)
-_CHANGES: Final = json_decoder(ConfigChanges)
 LOG_LEVELS: Final = get_args(LogLevel)
 
 
@@ -113,7 +111,7 @@ async def get_topic_config(context: Context, call: Call) -> web.StreamResponse:
 
 async def put_topic_config(context: Context, call: Call) -> web.StreamResponse:
     """Sets one setting of a topic."""
-    body = await read_json(context, call, _VALUE)
+    body = await read_json(context, call, ConfigValue)
     return await _alter(context, call, {call.path["name"]: body.value})
 
 
@@ -124,7 +122,7 @@ async def delete_topic_config(context: Context, call: Call) -> web.StreamRespons
 
 async def alter_topic_configs(context: Context, call: Call) -> web.StreamResponse:
     """Changes several settings of a topic, all or none."""
-    body = await read_json(context, call, _CHANGES)
+    body = await read_json(context, call, ConfigChanges)
     changes: dict[str, str | None] = {}
     for change in body.data:
         if change.name in changes:
@@ -150,7 +148,7 @@ async def get_broker_config(context: Context, call: Call) -> web.StreamResponse:
 
 async def put_broker_config(context: Context, call: Call) -> web.StreamResponse:
     """Sets the log level of a running broker until it restarts; no other setting can be changed."""
-    body = await read_json(context, call, _VALUE)
+    body = await read_json(context, call, ConfigValue)
     return _alter_own(context, call, body.value)
 
 

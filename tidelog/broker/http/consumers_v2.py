@@ -22,7 +22,7 @@ from tidelog.broker.http.answers import json_answer, no_content, send_parts
 from tidelog.broker.http.body import read_body
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
-from tidelog.broker.http.json_body import decode_body, json_decoder
+from tidelog.broker.http.json_body import decode_body
 from tidelog.broker.http.media import Embedded, check_document, embedded_accepted
 from tidelog.broker.http.topics_v2 import ANSWER_TYPE
 from tidelog.model.access import Operation
@@ -35,18 +35,13 @@ T = TypeVar("T")
 A = TypeVar("A", bound=msgspec.Struct)
 
 _HOST: Final = re.compile(r"[A-Za-z0-9._-]+(:[0-9]+)?|\[[0-9A-Fa-f:.]+\](:[0-9]+)?")
-_NEW: Final = json_decoder(bodies.NewConsumer)
-_SUBSCRIPTION: Final = json_decoder(bodies.Subscription)
-_PARTITIONS: Final = json_decoder(bodies.PartitionsNamed)
-_POSITIONS: Final = json_decoder(bodies.SoughtPositions)
-_OFFSETS: Final = json_decoder(bodies.OffsetsToCommit)
 
 # -- its life --------------------------------------------------------------------------------------------------------
 
 
 async def create(context: Context, call: Call) -> web.StreamResponse:
     """Creates a consumer instance."""
-    sent = await _optional_body(context, call, _NEW)
+    sent = await _optional_body(context, call, bodies.NewConsumer)
     config, consumers = context.face.cluster.config, context.face.rest_consumers
     group = check_group_name(call.path["group"])
     body = bodies.NewConsumer() if sent is None else sent
@@ -76,7 +71,7 @@ async def delete(context: Context, call: Call) -> web.StreamResponse:
 
 async def subscribe(context: Context, call: Call) -> web.StreamResponse:
     """Subscribes an instance to topics or to a pattern, in place of its previous subscription."""
-    request = (await _body(context, call, _SUBSCRIPTION)).to_request(**_named(call))
+    request = (await _body(context, call, bodies.Subscription)).to_request(**_named(call))
     context.require_subscription(call, request.topics, request.pattern)
     await _send(context, call, request)
     return no_content()
@@ -95,7 +90,7 @@ async def unsubscribe(context: Context, call: Call) -> web.StreamResponse:
 
 async def assign(context: Context, call: Call) -> web.StreamResponse:
     """Assigns partitions to an instance without group membership, in place of its previous ones."""
-    sent = await _body(context, call, _PARTITIONS)
+    sent = await _body(context, call, bodies.PartitionsNamed)
     context.require(call, Operation.READ, "Topic", [partition.topic for partition in sent.partitions])
     await _send(context, call, requests.Assign(**_named(call), partitions=sent.listed()))
     return no_content()
@@ -113,7 +108,7 @@ async def get_assignments(context: Context, call: Call) -> web.StreamResponse:
 
 async def seek(context: Context, call: Call) -> web.StreamResponse:
     """Sets an instance's positions to offsets, or to the first records of given times or later."""
-    request = (await _body(context, call, _POSITIONS)).to_request(**_named(call))
+    request = (await _body(context, call, bodies.SoughtPositions)).to_request(**_named(call))
     topics = [topic for topic, _, _ in (*request.offsets, *request.timestamps)]
     context.require(call, Operation.READ, "Topic", topics)
     await _send(context, call, request)
@@ -131,7 +126,7 @@ async def seek_to_end(context: Context, call: Call) -> web.StreamResponse:
 
 
 async def _seek_to_edge(context: Context, call: Call, *, is_end: bool) -> web.StreamResponse:
-    sent = await _body(context, call, _PARTITIONS)
+    sent = await _body(context, call, bodies.PartitionsNamed)
     context.require(call, Operation.READ, "Topic", [partition.topic for partition in sent.partitions])
     await _send(context, call, requests.SeekToEdge(**_named(call), partitions=sent.listed(), is_end=is_end))
     return no_content()
@@ -203,7 +198,7 @@ def _accepted_form(call: Call) -> Embedded | None:
 async def commit(context: Context, call: Call) -> web.StreamResponse:
     """Commits the named offsets, or the next offsets of all partitions that the instance has read."""
     is_async = bool(params.boolean(call.query, "async"))
-    sent = await _optional_body(context, call, _OFFSETS)
+    sent = await _optional_body(context, call, bodies.OffsetsToCommit)
     is_next = context.face.cluster.config.rest_commit_semantics == "next"
     offsets = None if sent is None else sent.to_offsets(offset_is_next=is_next)
     context.require(call, Operation.READ, "Topic", [offset.topic for offset in offsets or ()])
@@ -219,7 +214,7 @@ async def commit(context: Context, call: Call) -> web.StreamResponse:
 
 async def get_offsets(context: Context, call: Call) -> web.StreamResponse:
     """Returns the group's committed offsets in the partitions that the body names."""
-    sent = await _optional_body(context, call, _PARTITIONS)
+    sent = await _optional_body(context, call, bodies.PartitionsNamed)
     if sent is None:
         raise UnknownPartition('say in the body of which partitions: {"partitions": [{"topic", "partition"}]}')
     context.require(call, Operation.DESCRIBE, "Topic", [partition.topic for partition in sent.partitions])
@@ -236,20 +231,20 @@ async def get_offsets(context: Context, call: Call) -> web.StreamResponse:
 # -- what they share -------------------------------------------------------------------------------------------------
 
 
-async def _body(context: Context, call: Call, decoder: msgspec.json.Decoder[T]) -> T:
-    sent = await _optional_body(context, call, decoder)
+async def _body(context: Context, call: Call, kind: type[T]) -> T:
+    sent = await _optional_body(context, call, kind)
     if sent is None:
         raise InvalidRequest("send a JSON document")
     return sent
 
 
-async def _optional_body(context: Context, call: Call, decoder: msgspec.json.Decoder[T]) -> T | None:
+async def _optional_body(context: Context, call: Call, kind: type[T]) -> T | None:
     """Returns the decoded JSON body, or None if it is empty."""
     body = await read_body(context, call, context.limits.json_bytes_max, is_optional=True)
     if not body:
         return None
     check_document(call.request)
-    return decode_body(decoder, body)
+    return decode_body(kind, body)
 
 
 async def _done(context: Context, call: Call, kind: Callable[..., requests.InstanceRequest]) -> web.StreamResponse:

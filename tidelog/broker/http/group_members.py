@@ -12,7 +12,7 @@ member asks another broker.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Final
+from typing import Annotated
 
 from aiohttp import web
 from msgspec import Meta
@@ -22,7 +22,7 @@ from tidelog.broker.http.answers import json_answer
 from tidelog.broker.http.body import read_json
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
-from tidelog.broker.http.json_body import Body, Duration, OffsetNumber, PartitionNumber, json_decoder
+from tidelog.broker.http.json_body import Body, Duration, OffsetNumber, PartitionNumber
 from tidelog.broker.http.params import INT32_MAX
 from tidelog.model.access import Operation
 from tidelog.model.errors import CoordinatorLost, UnprocessableBody
@@ -96,14 +96,9 @@ class OffsetsAsked(Body):
     member_epoch: MemberEpoch = NO_EPOCH
 
 
-_HEARTBEAT: Final = json_decoder(HeartbeatAsked)
-_COMMIT: Final = json_decoder(CommitAsked)
-_OFFSETS: Final = json_decoder(OffsetsAsked)
-
-
 async def post_heartbeat(context: Context, call: Call) -> web.StreamResponse:
     """Sends a group member's heartbeat, and returns its assignment."""
-    body = await read_json(context, call, _HEARTBEAT)
+    body = await read_json(context, call, HeartbeatAsked)
     context.require_subscription(call, body.topics or (), body.pattern)
     if call.share is not None and body.member_epoch == JOIN:
         await call.share.mutate(1)
@@ -122,7 +117,7 @@ async def post_heartbeat(context: Context, call: Call) -> web.StreamResponse:
 
 async def commit_offsets(context: Context, call: Call) -> web.StreamResponse:
     """Commits offsets of a group, with a result for each."""
-    body = await read_json(context, call, _COMMIT)
+    body = await read_json(context, call, CommitAsked)
     _check_count(context, len(body.offsets))
     context.require(call, Operation.READ, "Topic", [offset.topic for offset in body.offsets])
     commit = CommitOffsets(
@@ -137,7 +132,7 @@ async def commit_offsets(context: Context, call: Call) -> web.StreamResponse:
 
 async def fetch_offsets(context: Context, call: Call) -> web.StreamResponse:
     """Returns the committed offsets of a group, in the named partitions or in all."""
-    body = await read_json(context, call, _OFFSETS)
+    body = await read_json(context, call, OffsetsAsked)
     context.require(call, Operation.DESCRIBE, "Topic", [entry.topic for entry in body.partitions or ()])
     fetch = FetchOffsets(
         group=_group(call),

@@ -8,7 +8,7 @@ offsets by its next commit. `validate_only` returns the new offsets after the sa
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Final, Literal
+from typing import Annotated, Literal
 
 from aiohttp import web
 from msgspec import Meta, Struct
@@ -20,7 +20,7 @@ from tidelog.broker.http.body import read_json
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
 from tidelog.broker.http.envelope import Links, Resource
-from tidelog.broker.http.json_body import Body, Duration, OffsetNumber, PartitionNumber, TimestampMs, json_decoder
+from tidelog.broker.http.json_body import Body, Duration, OffsetNumber, PartitionNumber, TimestampMs
 from tidelog.groups.resetting import NewOffset, PartitionOffsets, Reset, ResetTo, plan
 from tidelog.model.access import Operation
 from tidelog.model.errors import GroupNotEmpty, InvalidRequest, TidelogError, UnknownGroup, UnprocessableBody
@@ -69,14 +69,11 @@ class GroupResetV3(Resource, frozen=True):
     data: list[OffsetResetV3]
 
 
-_RESET: Final = json_decoder(ResetAsked)
-
-
 async def reset_offsets(context: Context, call: Call) -> web.StreamResponse:
     """Resets the offsets of a group without members, or (`validate_only`) shows the new ones."""
     links = Links(context, call)
     group = check_group_name(call.path["group"])
-    body = await read_json(context, call, _RESET)
+    body = await read_json(context, call, ResetAsked)
     reset = _reset(body, context.face.clock.wall_ms())
     context.require(call, Operation.READ, "Topic", [topic.topic_name for topic in body.topics or ()])  # there, or not
     committed = await _offsets_to_reset(context.face, group, call.started_s + PATIENCE_S)

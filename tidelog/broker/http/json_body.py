@@ -9,9 +9,9 @@ an object has a key twice, the last one counts, as in every parser of the broker
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
+from functools import cache, lru_cache
 from types import MappingProxyType
 from typing import Annotated, Any, Final, TypeAlias, TypeVar, cast
 
@@ -174,15 +174,15 @@ class NotJson(InvalidRequest):
     """The request's body, or one of several documents in it, is not JSON."""
 
 
-def json_decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
-    """Returns a decoder for a body of type `kind`."""
-    return msgspec.json.Decoder(kind)
+_decoder_of: Final[Callable[[type], msgspec.json.Decoder[Any]]] = cache(msgspec.json.Decoder)
+"""Returns the decoder of a type of bodies; there are as many as types."""
 
 
-def decode_body(decoder: msgspec.json.Decoder[T], body: bytes | bytearray) -> T:
-    """Returns the body as the decoder's type. Raises `InvalidRequest`, with the place in the body, if it does not fit;
-    `NotJson` if it is not JSON.
+def decode_body(kind: type[T], body: bytes | bytearray) -> T:
+    """Returns the body as a value of type `kind`. Raises `InvalidRequest`, with the place in the body, if it does not
+    fit; `NotJson` if it is not JSON.
     """
+    decoder: msgspec.json.Decoder[T] = _decoder_of(kind)
     try:
         if not body.isascii():
             body.decode()
@@ -197,12 +197,10 @@ def decode_body(decoder: msgspec.json.Decoder[T], body: bytes | bytearray) -> T:
         raise NotJson(f"the body cannot be used: {error}") from None
 
 
-_OUTLINES: Final[Mapping[str, msgspec.json.Decoder[Any]]] = MappingProxyType(
-    {"records": json_decoder(_RecordsOutline), "entries": json_decoder(_EntriesOutline)}
-)
+_OUTLINES: Final[Mapping[str, type]] = MappingProxyType({"records": _RecordsOutline, "entries": _EntriesOutline})
 
 
-def decode_items(whole: msgspec.json.Decoder[Any], field: str, kind: type[T], body: bytearray) -> Steps[list[T]]:
+def decode_items(whole: type, field: str, kind: type[T], body: bytearray) -> Steps[list[T]]:
     """Returns the items of the array `field` of a body, decoded in slices, between which other requests are served.
     Raises `InvalidRequest`, with the place in the body, if an item does not fit; `NotJson` if the body is not JSON.
 

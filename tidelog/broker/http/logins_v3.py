@@ -15,7 +15,7 @@ from tidelog.broker.http.body import read_json
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
 from tidelog.broker.http.envelope import Links, Resource
-from tidelog.broker.http.json_body import Body, Duration, json_decoder
+from tidelog.broker.http.json_body import Body, Duration
 from tidelog.controller.access_commands import RemoveTokens, RemoveUser, StoreToken, StoreUser
 from tidelog.model.access import CLUSTER, Operation, Principal, check_principal
 from tidelog.model.credentials import NEVER, Token, User
@@ -66,10 +66,6 @@ class TokenAsked(Body):
     description: str = ""
 
 
-_USER: Final = json_decoder(UserAsked)
-_PASSWORD: Final = json_decoder(PasswordAsked)
-_TOKEN: Final = json_decoder(TokenAsked)
-
 # -- users -----------------------------------------------------------------------------------------------------------
 
 
@@ -83,7 +79,7 @@ async def list_users(context: Context, call: Call) -> web.StreamResponse:
 async def create_user(context: Context, call: Call) -> web.StreamResponse:
     """Creates a user with a password."""
     links = Links(context, call)
-    body = await read_json(context, call, _USER)
+    body = await read_json(context, call, UserAsked)
     call.subject = f"user {body.user_name}"
     check_principal(f"User:{body.user_name}")
     if body.user_name in context.face.cluster.image.access.users:
@@ -94,7 +90,7 @@ async def create_user(context: Context, call: Call) -> web.StreamResponse:
 
 async def set_password(context: Context, call: Call) -> web.StreamResponse:
     """Sets a new password of a user, and ends all logins with the old one."""
-    body = await read_json(context, call, _PASSWORD)
+    body = await read_json(context, call, PasswordAsked)
     _require_user(context, call)
     await _store(context, call, call.path["user"], body.password, is_new=False)
     return no_content()
@@ -140,7 +136,7 @@ async def list_tokens(context: Context, call: Call) -> web.StreamResponse:
 async def create_token(context: Context, call: Call) -> web.StreamResponse:
     """Creates a token, and returns its secret, which is never shown again."""
     links = Links(context, call)
-    body = await read_json(context, call, _TOKEN)
+    body = await read_json(context, call, TokenAsked)
     principal = check_principal(body.principal)
     call.subject = f"a token of {principal}"
     _require_management(context, call, principal)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from typing import Final
 
 from aiohttp import web
 from msgspec import Struct
@@ -20,7 +19,7 @@ from tidelog.broker.http.body import read_json
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
 from tidelog.broker.http.envelope import Links, PartitionResource, ResourceList
-from tidelog.broker.http.json_body import Body, NodeNumber, OffsetNumber, json_decoder
+from tidelog.broker.http.json_body import Body, NodeNumber, OffsetNumber
 from tidelog.broker.http.topics_v2 import partition_of
 from tidelog.controller.partition_commands import AcceptLoss, RegroupPartition
 from tidelog.model.cluster import PartitionInfo, Regrouping, Topic
@@ -116,9 +115,6 @@ class LossesJudged(Struct, frozen=True):
     remains: RemainsShown | None = None
 
 
-_LOSSES: Final = json_decoder(LossesAsked)
-
-
 async def list_all(context: Context, call: Call) -> web.StreamResponse:
     """Lists the accepted losses of the cluster."""
     links = Links(context, call)
@@ -145,7 +141,7 @@ async def accept(context: Context, call: Call) -> web.StreamResponse:
     """Declares damaged records of a partition lost, if no replica has a good copy. May be repeated."""
     links = Links(context, call)
     topic, info = partition_of(context, call)
-    body = await read_json(context, call, _LOSSES)
+    body = await read_json(context, call, LossesAsked)
     even_though = _named(topic, info, body)
     if body.votes:
         return json_answer(await _regroup(context, call, links, topic, info, body))

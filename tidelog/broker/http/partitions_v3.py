@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from aiohttp import web
 from msgspec import UNSET, UnsetType
 
@@ -15,7 +13,7 @@ from tidelog.broker.http.body import read_body
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
 from tidelog.broker.http.envelope import Links, PartitionResource, Related
-from tidelog.broker.http.json_body import Body, OffsetNumber, decode_body, json_decoder
+from tidelog.broker.http.json_body import Body, OffsetNumber, decode_body
 from tidelog.broker.http.media import check_document
 from tidelog.broker.http.topics_v2 import partition_of
 from tidelog.model.cluster import PartitionInfo, Topic
@@ -53,9 +51,6 @@ class DeletionAsked(Body):
     """The body of a deletion: `before_offset` becomes the partition's log start offset."""
 
     before_offset: OffsetNumber
-
-
-_DELETION: Final = json_decoder(DeletionAsked)
 
 
 async def list_partitions(context: Context, call: Call) -> web.StreamResponse:
@@ -96,7 +91,7 @@ async def delete_records(context: Context, call: Call) -> web.StreamResponse:
     partition = context.face.partitions.handle(call.topic_name(), call.partition_number())
     check_document(call.request)
     deadline_s = call.deadline_s(context)
-    deletion = decode_body(_DELETION, await read_body(context, call, context.limits.json_bytes_max))
+    deletion = decode_body(DeletionAsked, await read_body(context, call, context.limits.json_bytes_max))
     await partition.delete_records(deletion.before_offset, deadline_s=deadline_s)
     return no_content()
 

@@ -25,7 +25,6 @@ from tidelog.broker.http.json_body import (
     TextRecord,
     TextRecords,
     decode_items,
-    json_decoder,
     stored_json,
 )
 from tidelog.broker.http.media import Embedded, embedded_sent
@@ -38,10 +37,6 @@ if TYPE_CHECKING:
     from tidelog.broker.face.partitions import ProduceReceipt
 
 ANSWER_TYPE: Final = "application/vnd.kafka.v2+json"
-
-_BINARY: Final = json_decoder(BinaryRecords)
-_JSON: Final = json_decoder(JsonRecords)
-_TEXT: Final = json_decoder(TextRecords)
 
 
 class OffsetReceipt(Struct, frozen=True):
@@ -120,11 +115,11 @@ def decode_records(
     """Returns the records of a v2 body. Raises `InvalidRequest` if it is malformed."""
     match embedded:
         case Embedded.JSON:
-            return (yield from decode_items(_JSON, "records", JsonRecord, body))
+            return (yield from decode_items(JsonRecords, "records", JsonRecord, body))
         case Embedded.TEXT:
-            return (yield from decode_items(_TEXT, "records", TextRecord, body))
+            return (yield from decode_items(TextRecords, "records", TextRecord, body))
         case Embedded.BINARY:
-            return (yield from decode_items(_BINARY, "records", BinaryRecord, body))
+            return (yield from decode_items(BinaryRecords, "records", BinaryRecord, body))
 
 
 def record_of(sent: BinaryRecord | JsonRecord | TextRecord, now_ms: int) -> Record:

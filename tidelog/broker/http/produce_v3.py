@@ -6,7 +6,7 @@ An entry whose data do not match their type fails alone; the others make one bat
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from aiohttp import web
 from msgspec import Struct
@@ -17,7 +17,7 @@ from tidelog.broker.http.body import read_body
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
 from tidelog.broker.http.idempotency import keyed_request
-from tidelog.broker.http.json_body import DataV3, EntriesV3, EntryV3, decode_items, json_decoder
+from tidelog.broker.http.json_body import DataV3, EntriesV3, EntryV3, decode_items
 from tidelog.broker.http.media import check_document
 from tidelog.broker.http.produce import Grouping, Slot, Terms, append, common_error, refuse_other_content
 from tidelog.broker.http.records_v3 import FailureV3, ReceiptV3, failure_of, receipt_of, record_of
@@ -25,8 +25,6 @@ from tidelog.model.batch_header import RecordBatch
 from tidelog.model.errors import TidelogError, UnprocessableBody
 from tidelog.model.records import Record
 from tidelog.model.steps import Steps, mapped_slices
-
-_ENTRIES: Final = json_decoder(EntriesV3)
 
 
 class BatchReceiptV3(Struct, frozen=True):
@@ -83,7 +81,7 @@ def _batches(
     """Adds each valid entry of a body to the batch of its partition, and the others to the failures. Returns the valid
     entries, the failures and the batches.
     """
-    entries = _checked(context, (yield from decode_items(_ENTRIES, "entries", EntryV3, body)))
+    entries = _checked(context, (yield from decode_items(EntriesV3, "entries", EntryV3, body)))
     now_ms = context.face.clock.wall_ms()
     grouped: list[_Grouped] = []
     failures: list[FailureV3] = []

@@ -6,8 +6,6 @@ removes one.
 
 from __future__ import annotations
 
-from typing import Final
-
 from aiohttp import web
 
 from tidelog.broker.http.answers import json_answer, no_content
@@ -15,7 +13,7 @@ from tidelog.broker.http.body import read_json
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
 from tidelog.broker.http.envelope import Links, Metadata, Resource
-from tidelog.broker.http.json_body import Body, json_decoder
+from tidelog.broker.http.json_body import Body
 from tidelog.controller.commands import QuotaChange
 from tidelog.model.quotas import Entity, Quota
 
@@ -47,9 +45,6 @@ class QuotasAsked(Body):
     validate_only: bool = False
 
 
-_QUOTAS: Final = json_decoder(QuotasAsked)
-
-
 async def list_quotas(context: Context, call: Call) -> web.StreamResponse:
     """Lists the quotas."""
     links = Links(context, call)
@@ -59,7 +54,7 @@ async def list_quotas(context: Context, call: Call) -> web.StreamResponse:
 
 async def alter_quotas(context: Context, call: Call) -> web.StreamResponse:
     """Sets or removes rates of entities, all or none. May be repeated."""
-    body = await read_json(context, call, _QUOTAS)
+    body = await read_json(context, call, QuotasAsked)
     changes = [QuotaChange(change.rates, change.user, change.client_id, change.address) for change in body.data]
     call.subject = "; ".join(
         f"{Entity(change.user, change.client_id, change.address)}: {change.rates}" for change in body.data[:10]

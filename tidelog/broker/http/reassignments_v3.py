@@ -19,7 +19,7 @@ from tidelog.broker.http.body import read_json
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
 from tidelog.broker.http.envelope import Links, PartitionResource, Related, ResourceList
-from tidelog.broker.http.json_body import Body, ByteRate, NodeNumber, PartitionNumber, json_decoder
+from tidelog.broker.http.json_body import Body, ByteRate, NodeNumber, PartitionNumber
 from tidelog.broker.http.topics_v2 import partition_of
 from tidelog.controller.partition_commands import MOVES_MAX, ElectionType, ElectLeaders, NewReplicas, PartitionNamed
 from tidelog.model.cluster import PartitionInfo, Topic
@@ -108,9 +108,6 @@ class ElectionsShown(Struct, frozen=True):
 
 
 MOVES_SHOWN: Final = 10
-_MOVES: Final = json_decoder(MovesAsked)
-_REBALANCE: Final = json_decoder(RebalanceAsked)
-_ELECTION: Final = json_decoder(ElectionAsked)
 
 
 # -- what moves ----------------------------------------------------------------------------------------------------
@@ -164,7 +161,7 @@ def _reassignment(links: Links, topic: Topic, info: PartitionInfo) -> Reassignme
 
 async def begin(context: Context, call: Call) -> web.StreamResponse:
     """Begins to reassign replicas, all or none."""
-    body = await read_json(context, call, _MOVES)
+    body = await read_json(context, call, MovesAsked)
     moves = [
         NewReplicas(*_named(context, move.topic_name, move.partition_id), list(move.replicas)) for move in body.data
     ]
@@ -196,7 +193,7 @@ async def _call_off(context: Context, call: Call, moving: Sequence[tuple[Topic, 
 
 async def rebalance(context: Context, call: Call) -> web.StreamResponse:
     """Begins to spread all replicas evenly, none on `leaving` brokers; `validate_only` only shows the moves."""
-    body = await read_json(context, call, _REBALANCE)
+    body = await read_json(context, call, RebalanceAsked)
     call.subject = "validate only" if body.validate_only else f"leaving {list(body.leaving or ())}"
     moves = await context.face.administration.by(call.caller).rebalance(
         body.leaving or (), validate_only=body.validate_only, throttle=body.throttle_bytes_per_s
@@ -215,7 +212,7 @@ async def elect(context: Context, call: Call) -> web.StreamResponse:
     An unclean election is recorded with the accepted losses (`losses`). Giving up `votes` there is the alternative that
     asks the replicas first.
     """
-    body = await read_json(context, call, _ELECTION)
+    body = await read_json(context, call, ElectionAsked)
     partitions = None
     if body.data is not None:
         partitions = [PartitionNamed(*_named(context, entry.topic_name, entry.partition_id)) for entry in body.data]

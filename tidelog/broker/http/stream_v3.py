@@ -25,7 +25,7 @@ from tidelog.broker.http.body import check_encoding, invite_body
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
 from tidelog.broker.http.idempotency import refuse_key
-from tidelog.broker.http.json_body import NotJson, RecordV3, decode_body, json_decoder
+from tidelog.broker.http.json_body import NotJson, RecordV3, decode_body
 from tidelog.broker.http.json_text import ObjectCutter
 from tidelog.broker.http.media import JSON_TYPE, check_document
 from tidelog.broker.http.records_v3 import failure_of, receipt_of, record_of
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from tidelog.broker.face.partitions import ProduceReceipt
 
 HTTP_SERVER_ERROR: Final = 500
-_RECORD: Final = json_decoder(RecordV3)
 _RECEIPT_END: Final = b"\r\n"
 
 
@@ -161,7 +160,7 @@ class RecordStream:
         """
         size = len(text) + ITEM_OVERHEAD_BYTES
         try:
-            sent = decode_body(_RECORD, text)
+            sent = decode_body(RecordV3, text)
             record = record_of(sent, self._context.face.clock.wall_ms())
             produce.check_record(self._context.limits, record)
             return Arrived(size, sent, record, self._placer.partition_of(record.key, sent.partition_id))

@@ -6,7 +6,7 @@ placement before the topic is created.
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated
 
 from aiohttp import web
 from msgspec import Meta, Struct
@@ -17,7 +17,7 @@ from tidelog.broker.http.body import read_json
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
 from tidelog.broker.http.envelope import Links, Related, Resource
-from tidelog.broker.http.json_body import Body, NodeNumber, PartitionNumber, json_decoder
+from tidelog.broker.http.json_body import Body, NodeNumber, PartitionNumber
 from tidelog.controller.commands import NewTopic
 from tidelog.model.access import CLUSTER, Operation
 from tidelog.model.cluster import Topic
@@ -75,14 +75,10 @@ class TopicV3(Resource, frozen=True):
     partition_reassignments: Related
 
 
-_CREATE: Final = json_decoder(CreateTopic)
-_GROW: Final = json_decoder(GrowTopic)
-
-
 async def create_topic(context: Context, call: Call) -> web.StreamResponse:
     """Creates a topic, or (`validate_only`) shows how it would be created."""
     links = Links(context, call)
-    body = await read_json(context, call, _CREATE)
+    body = await read_json(context, call, CreateTopic)
     call.subject = body.topic_name
     if not context.may(call, Operation.CREATE, *CLUSTER):
         context.require(call, Operation.CREATE, "Topic", [body.topic_name])
@@ -114,7 +110,7 @@ async def grow_topic(context: Context, call: Call) -> web.StreamResponse:
     """Increases the number of partitions of a topic."""
     links = Links(context, call)
     name = call.topic_name()
-    body = await read_json(context, call, _GROW)
+    body = await read_json(context, call, GrowTopic)
     if call.share is not None:
         await call.share.mutate(max(1, body.partitions_count - len(context.face.cluster.topic(name).partitions)))
     return json_answer(
