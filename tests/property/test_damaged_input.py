@@ -151,7 +151,7 @@ DECODERS: Mapping[str, Decoder] = {
     "answers": Decoder([b'{"error_code": 40001, "message": "why"}'], lambda data: error_from_answer(400, {}, data), ()),
     "good answers": Decoder(
         [b'{"topics": ["a", "b"]}'],
-        lambda data: decode_answer(msgspec.json.Decoder(dict[str, list[str]]), data),
+        lambda data: decode_answer(dict[str, list[str]], data),
         (NoAnswer,),
     ),
 }

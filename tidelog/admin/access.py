@@ -7,7 +7,8 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from tidelog.admin.calls import Calls, Listed, decoded
+from tidelog.admin.calls import Calls, Listed
+from tidelog.transport.errors import decode_answer
 
 
 class AclDescription(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,7 +74,7 @@ class AccessCalls(Calls):
         """Deletes the ACLs that match all given fields, and returns them. Resource type, pattern type, operation and
         permission are required; `ANY` matches all values."""
         body = await self._change("DELETE", f"/acls?{urlencode(words)}", safe=False)
-        return decoded(Listed[AclDescription], body).data
+        return decode_answer(Listed[AclDescription], body).data
 
     async def check_access(
         self, principal: str, operation: str, resource_type: str, resource_name: str, host: str = ""
@@ -115,7 +116,7 @@ class AccessCalls(Calls):
     async def create_token(self, principal: str, *, lifetime_ms: int | None = None, description: str = "") -> NewToken:
         """Creates a token for a principal; without a lifetime it does not expire."""
         document = {"principal": principal, "lifetime_ms": lifetime_ms, "description": description}
-        return decoded(NewToken, await self._change("POST", "/tokens", document, safe=False))
+        return decode_answer(NewToken, await self._change("POST", "/tokens", document, safe=False))
 
     async def revoke_token(self, token_id: str) -> None:
         """Revokes a token; requests with it are rejected afterwards."""

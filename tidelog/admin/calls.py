@@ -19,11 +19,6 @@ class Listed(msgspec.Struct, Generic[T], frozen=True):
     data: list[T]
 
 
-def decoded(kind: type[T], body: bytes) -> T:
-    """Decodes the body of a response as a `kind`. Raises `NoAnswer` if it is malformed."""
-    return decode_answer(msgspec.json.Decoder(kind), body)
-
-
 class Calls:
     """The requests of one session: reads, which are retried until the timeout, and changes."""
 
@@ -31,7 +26,8 @@ class Calls:
         self._session = session
 
     async def _read(self, kind: type[T], path: str, *, address: str | None = None, timeout_s: float | None = None) -> T:
-        return decoded(kind, await self._session.call("GET", self._target(path), address=address, timeout_s=timeout_s))
+        body = await self._session.call("GET", self._target(path), address=address, timeout_s=timeout_s)
+        return decode_answer(kind, body)
 
     async def _change(
         self,

@@ -16,7 +16,7 @@ import msgspec
 from tidelog.adapters.secret_file import read_secret
 from tidelog.adapters.system import SystemEntropy
 from tidelog.admin.access import AccessCalls
-from tidelog.admin.calls import Listed, decoded
+from tidelog.admin.calls import Listed
 from tidelog.admin.groups import GroupCalls
 from tidelog.admin.quotas import QuotaCalls
 from tidelog.admin.results import (
@@ -36,6 +36,7 @@ from tidelog.admin.results import (
 from tidelog.model.errors import InvalidRequest, NotFound, TidelogError, TopicExists, UnknownTopic
 from tidelog.model.ids import TopicPartition
 from tidelog.transport.addresses import DEFAULT_BOOTSTRAP
+from tidelog.transport.errors import decode_answer
 from tidelog.transport.losses import AcceptedLoss, LossesJudged
 from tidelog.transport.metadata import TopicMetadata
 from tidelog.transport.offsets import OffsetQuery, PartitionOffsets, fetch_offsets
@@ -160,7 +161,7 @@ class AdminClient(GroupCalls, QuotaCalls, AccessCalls):
         configs = [{"name": name, "value": value} for name, value in topic.configs.items()]
         document = {**msgspec.structs.asdict(topic), "configs": configs, "validate_only": validate_only}
         given = {name: value for name, value in document.items() if value is not None}
-        return decoded(TopicPlacement, await self._change("POST", "/topics", given, safe=validate_only))
+        return decode_answer(TopicPlacement, await self._change("POST", "/topics", given, safe=validate_only))
 
     async def delete_topic(self, name: str) -> None:
         """Deletes a topic and all its records. Raises `UnknownTopic`."""
@@ -189,7 +190,7 @@ class AdminClient(GroupCalls, QuotaCalls, AccessCalls):
         """Increases a topic's partitions to `total`. This changes the partitions of keys: records of one key may end up
         in two partitions. Raises `UnknownTopic`, `InvalidRequest`."""
         body = await self._change("PATCH", f"/topics/{quote(name, safe='')}", {"partitions_count": total}, safe=False)
-        return decoded(TopicPlacement, body)
+        return decode_answer(TopicPlacement, body)
 
     # -- settings ------------------------------------------------------------------------------------------------
 
@@ -249,7 +250,7 @@ class AdminClient(GroupCalls, QuotaCalls, AccessCalls):
         """Raises the cluster's feature level, irreversibly, to the highest that any of its brokers supports.
         Idempotent. Raises `UnsupportedLevel` with the brokers that do not support it."""
         body = await self._change("POST", "/feature-level:raise", {"validate_only": validate_only}, safe=True)
-        return decoded(LevelRaised, body)
+        return decode_answer(LevelRaised, body)
 
     async def list_brokers(self) -> list[BrokerDescription]:
         """Returns the registered brokers, live and fenced, by node id."""
@@ -298,7 +299,7 @@ class AdminClient(GroupCalls, QuotaCalls, AccessCalls):
             "throttle_bytes_per_s": throttle_bytes_per_s,
         }
         body = await self._change("POST", "/brokers:rebalance", document, safe=True)
-        return decoded(Listed[NewAssignment], body).data
+        return decode_answer(Listed[NewAssignment], body).data
 
     async def alter_reassignments(
         self, moves: Sequence[NewAssignment], *, throttle_bytes_per_s: int | None = None
@@ -326,7 +327,7 @@ class AdminClient(GroupCalls, QuotaCalls, AccessCalls):
         """Makes the first replica of each partition its leader where it is in sync. Returns the number of changed
         leaders."""
         body = await self._change("POST", "/topics/-/partitions:elect", {"election_type": "preferred"}, safe=True)
-        return len(decoded(Listed[msgspec.Raw], body).data)
+        return len(decode_answer(Listed[msgspec.Raw], body).data)
 
     # -- replicas that rot ---------------------------------------------------------------------------------------
 
@@ -382,7 +383,7 @@ class AdminClient(GroupCalls, QuotaCalls, AccessCalls):
         if offsets is not None:
             document |= {"start_offset": offsets[0], "end_offset": offsets[1]}
         path = f"/topics/{quote(topic, safe='')}/partitions/{partition}/losses"
-        return decoded(LossesJudged, await self._change("POST", path, document, safe=True))
+        return decode_answer(LossesJudged, await self._change("POST", path, document, safe=True))
 
     async def list_losses(self, topic: str | None = None) -> list[AcceptedLoss]:
         """Returns the audit records of given-up losses, of the cluster or of one topic. Raises `UnknownTopic`."""

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from tidelog.admin.calls import Calls, Listed, decoded
+from tidelog.admin.calls import Calls, Listed
 from tidelog.admin.group_results import (
     ConsumerDescription,
     GroupDescription,
@@ -16,6 +16,7 @@ from tidelog.admin.group_results import (
     LagDescription,
     OffsetReset,
 )
+from tidelog.transport.errors import decode_answer
 
 
 class GroupCalls(Calls):
@@ -67,7 +68,7 @@ class GroupCalls(Calls):
         }
         is_safe = validate_only or to != "shift"
         body = await self._change("POST", _path(name) + "/offsets:reset", document, safe=is_safe)
-        return decoded(Listed[OffsetReset], body).data
+        return decode_answer(Listed[OffsetReset], body).data
 
     async def delete_group(self, name: str) -> None:
         """Deletes a group and its committed offsets. Raises `UnknownGroup`, or `GroupNotEmpty` while it has members."""

@@ -30,9 +30,6 @@ class _Peers(msgspec.Struct):
     data: list[_Peer]
 
 
-_PEERS = msgspec.json.Decoder(_Peers)
-
-
 async def peer_contacts(
     url: str, entropy: Entropy, credentials: Credentials | None = None, security: Security = PLAIN
 ) -> list[tuple[str, int]]:
@@ -48,7 +45,7 @@ async def peer_contacts(
         try:
             await session.open()
             answer = await session.call("GET", f"/v3/clusters/{session.cluster_id}/brokers")
-            return [(peer.peer_host, peer.peer_port) for peer in decode_answer(_PEERS, answer).data]
+            return [(peer.peer_host, peer.peer_port) for peer in decode_answer(_Peers, answer).data]
         except TidelogError as error:
             failure = error
             if tries == 0:

@@ -27,9 +27,6 @@ from tidelog.transport.errors import ConnectFailed, NoAnswer, decode_answer
 from tidelog.transport.offsets import JSON_HEADERS
 from tidelog.transport.session import CANNOT_SERVE, NO_NODE, ClusterSession
 
-_BEATEN: Final = msgspec.json.Decoder(HeartbeatAnswer)
-_KEPT: Final = msgspec.json.Decoder(CommitAnswer)
-_FOUND: Final = msgspec.json.Decoder(OffsetsAnswer)
 _NOT_SENT: Final = ("group", "client_host")
 """Fields that are not in the request's body: the group is in the path, and the broker determines the client's host."""
 
@@ -62,7 +59,7 @@ class GroupCalls:
         except (ConnectFailed, NoAnswer):
             self._out_of_reach, self._coordinator = self._coordinator, NO_NODE
             raise
-        heard = decode_answer(_BEATEN, answer.body)
+        heard = decode_answer(HeartbeatAnswer, answer.body)
         if heard.coordinator != self._out_of_reach:
             self._out_of_reach, self._coordinator = NO_NODE, heard.coordinator
         return heard
@@ -76,11 +73,11 @@ class GroupCalls:
 
     async def commit(self, request: CommitOffsets) -> CommitAnswer:
         """Commits offsets; retried until the session's request timeout, since a commit is idempotent."""
-        return decode_answer(_KEPT, await self._call("/offsets", request))
+        return decode_answer(CommitAnswer, await self._call("/offsets", request))
 
     async def fetch(self, request: FetchOffsets) -> OffsetsAnswer:
         """Fetches committed offsets; retried until the session's request timeout."""
-        return decode_answer(_FOUND, await self._call("/offsets:fetch", request))
+        return decode_answer(OffsetsAnswer, await self._call("/offsets:fetch", request))
 
     async def _call(self, path: str, request: GroupRequest) -> bytes:
         return await self._session.call(

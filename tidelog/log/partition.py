@@ -61,11 +61,6 @@ class _Configs(msgspec.Struct, frozen=True):
     data: list[_Config]
 
 
-_PRODUCER_ID = msgspec.json.Decoder(_NewProducerId)
-_RECEIPT = msgspec.json.Decoder(_Receipt)
-_CONFIGS = msgspec.json.Decoder(_Configs)
-
-
 class Extent(NamedTuple):
     """Extent of the log: its first position, the end of what is committed, and the end of the leader's copy."""
 
@@ -125,7 +120,7 @@ class LogPartition:
         async def attempt(timeout_s: float) -> dict[str, str | None]:
             target = self._cluster_path(f"/topics/{quote(self._topic, safe='')}/configs")
             answer = await self._session.call("GET", target, timeout_s=timeout_s)
-            return {config.name: config.value for config in decode_answer(_CONFIGS, answer).data}
+            return {config.name: config.value for config in decode_answer(_Configs, answer).data}
 
         configs = await self.persist(attempt, deadline_s)
         # With an empty `cleanup.policy` nothing is deleted, whatever the limits say.
@@ -142,7 +137,7 @@ class LogPartition:
 
         async def attempt(timeout_s: float) -> int:
             body = await self._session.call("POST", self._cluster_path("/producer-ids"), timeout_s=timeout_s)
-            return decode_answer(_PRODUCER_ID, body).producer_id
+            return decode_answer(_NewProducerId, body).producer_id
 
         return ProducerId(await self.persist(attempt, deadline_s))
 
@@ -187,7 +182,7 @@ class LogPartition:
         )
         if answer.error is not None:
             raise answer.error
-        receipt = decode_answer(_RECEIPT, answer.body)
+        receipt = decode_answer(_Receipt, answer.body)
         # A newer epoch than this client knows of means that a broker has forwarded the batch; the next one goes to the
         # leader directly.
         self._session.note_leader_epoch(self._topic, self._partition, receipt.leader_epoch)

@@ -38,10 +38,6 @@ class _Many(msgspec.Struct, frozen=True):
     partitions: tuple[_Partition, ...]
 
 
-_MANY = msgspec.json.Decoder(_Many)
-_ANSWER = msgspec.json.Decoder(_Answer)
-
-
 def parse_receipts(body: bytes, batch_count: int) -> list[BatchReceipt]:
     """Returns the receipts of a request's batches. An empty body (acks=0) gives receipts without offsets.
 
@@ -49,7 +45,7 @@ def parse_receipts(body: bytes, batch_count: int) -> list[BatchReceipt]:
     """
     if not body:
         return [BatchReceipt(None, -1, (), "none")] * batch_count
-    answer = decode_answer(_ANSWER, body)
+    answer = decode_answer(_Answer, body)
     return _receipts(answer, batch_count)
 
 
@@ -61,7 +57,7 @@ def parse_many(body: bytes, sent: Sequence[tuple[TopicPartition, int]]) -> list[
     """
     if not body:
         return [parse_receipts(body, batch_count) for _, batch_count in sent]
-    results = decode_answer(_MANY, body).partitions
+    results = decode_answer(_Many, body).partitions
     if [(result.topic, result.partition) for result in results] != [partition for partition, _ in sent]:
         raise NoAnswer(f"the answer names {len(results)} partitions, and not the {len(sent)} that were sent")
     return [_outcome(result, batch_count) for result, (_, batch_count) in zip(results, sent, strict=True)]

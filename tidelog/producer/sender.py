@@ -47,9 +47,6 @@ class _NewProducerId(msgspec.Struct, frozen=True):
     producer_id: int
 
 
-_PRODUCER_ID = msgspec.json.Decoder(_NewProducerId)
-
-
 @dataclass(slots=True, eq=False)
 class _Request:
     """Batches that are sent together until they are settled together; empty before the first attempt is sent.
@@ -246,7 +243,7 @@ class Sender:
         target = f"/v3/clusters/{self._session.cluster_id}/producer-ids"
         try:
             body = await self._session.call("POST", target, timeout_s=timeout_s)
-            return ProducerId(decode_answer(_PRODUCER_ID, body).producer_id)
+            return ProducerId(decode_answer(_NewProducerId, body).producer_id)
         except TidelogError as error:
             if error.definite:
                 raise

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from urllib.parse import quote
 
-import msgspec
 import xxhash
 
 from tidelog.model.arrow import decode_to_arrow
@@ -34,9 +33,6 @@ WINDOW_OFFSETS = 10_000
 """Offsets per window; replicas are compared by a checksum per window."""
 ANOMALIES_MAX = 100
 """Maximum anomalies listed per replica; further ones are only counted."""
-
-
-_VERIFICATION = msgspec.json.Decoder(ReplicaVerification)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +94,7 @@ def verify(
         f"/v3/clusters/{task.cluster_id}/topics/{quote(offset_range.topic, safe='')}"
         f"/partitions/{offset_range.partition}/replicas/{task.broker}/verification?offset={offset}&to={to}&batches={str(names_batches).lower()}"
     )
-    return decode_answer(_VERIFICATION, cluster.call("GET", target))
+    return decode_answer(ReplicaVerification, cluster.call("GET", target))
 
 
 def audit_replica(cluster: Cluster, task: ReplicaTask) -> ReplicaReport:

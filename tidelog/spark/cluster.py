@@ -42,10 +42,6 @@ BATCHES_HEADERS: Mapping[str, str] = MappingProxyType({"Content-Type": "applicat
 _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
-_METADATA = msgspec.json.Decoder(ClusterMetadata)
-_OFFSETS = msgspec.json.Decoder(OffsetsAnswer)
-
-
 class Patience:
     """The retry time of one operation: until `timeout_s` seconds have passed since the last progress."""
 
@@ -112,7 +108,7 @@ class Cluster:
     def metadata(self, topics: Sequence[str] | None = None) -> ClusterMetadata:
         """Fetches the metadata of all brokers and of these topics, or of all topics; missing topics are left out."""
         query = "" if topics is None else "?topics=" + ",".join(quote(name, safe="") for name in topics)
-        metadata = with_scheme(decode_answer(_METADATA, self.call("GET", f"/metadata{query}")), self._scheme)
+        metadata = with_scheme(decode_answer(ClusterMetadata, self.call("GET", f"/metadata{query}")), self._scheme)
         self._addresses = list(dict.fromkeys((*self._addresses, *(broker.address for broker in metadata.brokers))))
         return metadata
 
@@ -124,7 +120,7 @@ class Cluster:
         for start in range(0, len(queries), PARTITIONS_MAX):
             document = {"partitions": queries[start : start + PARTITIONS_MAX], "wait_ms": wait_ms}
             body = self.call("POST", "/offsets", body=msgspec.json.encode(document), headers=JSON_HEADERS)
-            offsets += decode_answer(_OFFSETS, body).partitions
+            offsets += decode_answer(OffsetsAnswer, body).partitions
         return offsets
 
     def call(

@@ -31,6 +31,7 @@ from tidelog.model.errors import (
     TimedOutAfterAppend,
     TooLarge,
 )
+from tidelog.model.json_decoders import decoder_of
 from tidelog.model.lost_ranges import LostRange, parse_lost
 
 T = TypeVar("T")
@@ -87,21 +88,19 @@ class ErrorBody(msgspec.Struct, frozen=True):
     message: str
 
 
-_ERROR_BODY = msgspec.json.Decoder(ErrorBody)
-
-
 def error_from_answer(status: int, headers: Mapping[str, str], body: bytes) -> TidelogError:
     """Returns the exception for a response with a status of 300 or more."""
     try:
-        error_body = _ERROR_BODY.decode(body)
+        error_body = decoder_of(ErrorBody).decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):  # msgspec lets the second one through
         return _error_of_status(status, f"the answer has status {status} and no error body; is this a tidelog broker?")
     return error_from_code(error_body.error_code, error_body.message, headers)
 
 
-def decode_answer(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
-    """Decodes the body of a successful response. Raises `NoAnswer` if it is malformed, since the sender is then no
-    tidelog broker."""
+def decode_answer(kind: type[T], body: bytes) -> T:
+    """Returns the body of a successful response as a `kind`. Raises `NoAnswer` if it is malformed, since the sender is
+    then no tidelog broker."""
+    decoder: msgspec.json.Decoder[T] = decoder_of(kind)
     try:
         return decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:  # msgspec lets the second one through

@@ -86,7 +86,6 @@ class OffsetsAnswer(msgspec.Struct, frozen=True):
 
 
 _ENCODER = msgspec.json.Encoder()
-_ANSWER = msgspec.json.Decoder(OffsetsAnswer)
 
 
 async def fetch_offsets(
@@ -98,7 +97,7 @@ async def fetch_offsets(
     for start in range(0, len(queries), PARTITIONS_MAX):
         body = _ENCODER.encode(_Request(queries[start : start + PARTITIONS_MAX]))
         answer = await session.call("POST", "/offsets", body=body, headers=JSON_HEADERS, timeout_s=timeout_s)
-        offsets += decode_answer(_ANSWER, answer).partitions
+        offsets += decode_answer(OffsetsAnswer, answer).partitions
     return offsets
 
 

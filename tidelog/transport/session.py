@@ -25,7 +25,6 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from urllib.parse import quote
 
-import msgspec
 from yarl import URL
 
 from tidelog.model.errors import CoordinatorNotAvailable, LeaderNotAvailable, ShuttingDown, TidelogError, UnknownTopic
@@ -51,7 +50,6 @@ NO_NODE = -1
 CANNOT_SERVE = (LeaderNotAvailable, CoordinatorNotAvailable, ShuttingDown)
 """Errors of a broker that cannot serve a request which another broker may be able to serve."""
 NO_TOPICS = "/metadata?topics="
-_METADATA = msgspec.json.Decoder(ClusterMetadata)
 
 
 class ClusterSession:
@@ -117,7 +115,7 @@ class ClusterSession:
                 body = await self.call("GET", NO_TOPICS, address=address, timeout_s=left_s)
             except (ConnectFailed, NoAnswer) as error:
                 raise no_broker_answers(self._bootstrap, timeout_s, error) from error
-            self._remember(decode_answer(_METADATA, body))
+            self._remember(decode_answer(ClusterMetadata, body))
             for task in (*tasks[:turn], *tasks[turn + 1 :]):
                 task.cancel()
 
@@ -149,7 +147,7 @@ class ClusterSession:
         return self._remember(await self._ask_metadata("/metadata", timeout_s))
 
     async def _ask_metadata(self, target: str, timeout_s: float | None) -> ClusterMetadata:
-        return decode_answer(_METADATA, await self.call("GET", target, timeout_s=timeout_s))
+        return decode_answer(ClusterMetadata, await self.call("GET", target, timeout_s=timeout_s))
 
     def _remember(self, answer: ClusterMetadata, topics: tuple[str, ...] = ()) -> ClusterMetadata:
         answer = with_scheme(answer, self.scheme)

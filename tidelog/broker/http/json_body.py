@@ -9,11 +9,11 @@ an object has a key twice, the last one counts, as in every parser of the broker
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from functools import cache, lru_cache
+from functools import lru_cache
 from types import MappingProxyType
-from typing import Annotated, Any, Final, TypeAlias, TypeVar, cast
+from typing import Annotated, Final, TypeAlias, TypeVar, cast
 
 import msgspec
 from msgspec import Meta, Raw, Struct, field
@@ -21,6 +21,7 @@ from msgspec import Meta, Raw, Struct, field
 from tidelog.broker.http.params import INT32_MAX
 from tidelog.model.errors import InvalidRequest
 from tidelog.model.ids import OFFSET_MAX
+from tidelog.model.json_decoders import decoder_of
 from tidelog.model.steps import Steps
 
 T = TypeVar("T")
@@ -174,15 +175,11 @@ class NotJson(InvalidRequest):
     """The request's body, or one of several documents in it, is not JSON."""
 
 
-_decoder_of: Final[Callable[[type], msgspec.json.Decoder[Any]]] = cache(msgspec.json.Decoder)
-"""Returns the decoder of a type of bodies; there are as many as types."""
-
-
 def decode_body(kind: type[T], body: bytes | bytearray) -> T:
     """Returns the body as a value of type `kind`. Raises `InvalidRequest`, with the place in the body, if it does not
     fit; `NotJson` if it is not JSON.
     """
-    decoder: msgspec.json.Decoder[T] = _decoder_of(kind)
+    decoder: msgspec.json.Decoder[T] = decoder_of(kind)
     try:
         if not body.isascii():
             body.decode()

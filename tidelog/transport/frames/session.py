@@ -10,8 +10,6 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, Final
 
-import msgspec
-
 from tidelog.model.errors import InvalidRequest
 from tidelog.model.ports import Buffer, Entropy
 from tidelog.transport.addresses import HTTPS
@@ -34,9 +32,6 @@ class _Broker(BrokerMetadata, frozen=True):
 
 class _Metadata(ClusterMetadata, frozen=True):
     brokers: tuple[_Broker, ...]
-
-
-_METADATA: Final = msgspec.json.Decoder(_Metadata)
 
 
 def parse_transport(text: str) -> str:
@@ -86,7 +81,7 @@ class RecordSession(ClusterSession):
         await super().close()
 
     async def _ask_metadata(self, target: str, timeout_s: float | None) -> ClusterMetadata:
-        answer = decode_answer(_METADATA, await self.call("GET", target, timeout_s=timeout_s))
+        answer = decode_answer(_Metadata, await self.call("GET", target, timeout_s=timeout_s))
         brokers = with_scheme(answer, self.scheme).brokers
         listening = {broker.address: broker.kafka for broker in brokers if isinstance(broker, _Broker) and broker.kafka}
         if self.transport == "kafka" and not listening:
