@@ -10,16 +10,7 @@ from collections.abc import Awaitable, Callable
 
 from tidelog.broker.groups.classics import Classics
 from tidelog.broker.groups.coordinator import Coordinator
-from tidelog.model.classic_groups import (
-    ClassicHeartbeat,
-    CommitAsMember,
-    JoinAnswer,
-    JoinGroup,
-    LeaveAnswer,
-    LeaveGroup,
-    SyncAnswer,
-    SyncGroup,
-)
+from tidelog.model import classic_groups
 from tidelog.model.errors import CoordinatorNotAvailable, NotCoordinator, NotLeader, Overloaded
 from tidelog.model.groups import CommitAnswer, check_group_name
 
@@ -38,35 +29,35 @@ class ClassicGroups:
         self._local = local
         self._found = found
 
-    async def join(self, request: JoinGroup, deadline_s: float) -> JoinAnswer:
+    async def join(self, request: classic_groups.JoinGroup, deadline_s: float) -> classic_groups.JoinAnswer:
         """Answers a JoinGroup when the other members have joined. The deadline should be the member's rebalance timeout
         and some seconds. Raises `MemberIdRequired`, `UnknownMember`, `FencedInstance`, `InconsistentProtocol`,
         `GroupFull`, `InvalidSessionTimeout`, `InvalidRequest`, `UnsupportedLevel`; `RebalanceInProgress` at the
         deadline."""
         return await (await self._of(request.group, deadline_s, is_first=True)).join(request, deadline_s)
 
-    async def sync(self, request: SyncGroup, deadline_s: float) -> SyncAnswer:
+    async def sync(self, request: classic_groups.SyncGroup, deadline_s: float) -> classic_groups.SyncAnswer:
         """Answers a SyncGroup when the leader has sent the assignments. Raises `UnknownMember`, `FencedInstance`,
         `IllegalGeneration`, `InconsistentProtocol`; `RebalanceInProgress` if the member has to join again, or at the
         deadline; `TooLarge` for assignments too large to store."""
         return await (await self._of(request.group, deadline_s)).sync(request, deadline_s)
 
-    async def heartbeat(self, request: ClassicHeartbeat, deadline_s: float) -> None:
+    async def heartbeat(self, request: classic_groups.ClassicHeartbeat, deadline_s: float) -> None:
         """Extends a member's session. Raises `UnknownMember`, `FencedInstance`, `IllegalGeneration`; or
         `RebalanceInProgress` if the member has to join again."""
         await (await self._of(request.group, deadline_s)).heartbeat(request, deadline_s)
 
-    def heard_now(self, request: ClassicHeartbeat) -> bool:
+    def heard_now(self, request: classic_groups.ClassicHeartbeat) -> bool:
         """Extends a member's session at once, if its heartbeat can be answered without an error and without
         waiting. Returns False, without a change, if `heartbeat` must be called."""
         coordinator = self._local(request.group)
         return coordinator is not None and coordinator.heard_now(request)
 
-    async def leave(self, request: LeaveGroup, deadline_s: float) -> LeaveAnswer:
+    async def leave(self, request: classic_groups.LeaveGroup, deadline_s: float) -> classic_groups.LeaveAnswer:
         """Removes members from a group. The answer has an error or success for each."""
         return await (await self._of(request.group, deadline_s)).leave(request, deadline_s)
 
-    async def commit(self, request: CommitAsMember, deadline_s: float) -> CommitAnswer:
+    async def commit(self, request: classic_groups.CommitAsMember, deadline_s: float) -> CommitAnswer:
         """Commits offsets for a member of a classic or consumer group, or for a caller that is no member. Raises
         `UnknownMember`, `FencedInstance`, `FencedMember`, `IllegalGeneration`, `RebalanceInProgress`, `GroupNotEmpty`,
         with nothing committed; `CoordinatorLost` if the outcome is unknown."""

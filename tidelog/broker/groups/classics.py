@@ -32,16 +32,7 @@ from tidelog.groups.decide_classic import (
     decide_sync,
 )
 from tidelog.groups.records import CLASSIC_LEVEL
-from tidelog.model.classic_groups import (
-    ClassicHeartbeat,
-    CommitAsMember,
-    JoinAnswer,
-    JoinGroup,
-    LeaveAnswer,
-    LeaveGroup,
-    SyncAnswer,
-    SyncGroup,
-)
+from tidelog.model import classic_groups
 from tidelog.model.errors import (
     CoordinatorLost,
     CoordinatorNotAvailable,
@@ -98,7 +89,7 @@ class Classics:
 
     # -- requests ----------------------------------------------------------------------------------------------------
 
-    async def join(self, request: JoinGroup, deadline_s: float) -> JoinAnswer:
+    async def join(self, request: classic_groups.JoinGroup, deadline_s: float) -> classic_groups.JoinAnswer:
         """Adds a member to the group and answers when the rebalance has gathered all members. Raises
         `MemberIdRequired`, `UnknownMember`, `FencedInstance`, `InconsistentProtocol`, `GroupFull`,
         `InvalidSessionTimeout`, `InvalidRequest`, `UnsupportedLevel`, `NotCoordinator`, `CoordinatorNotAvailable`;
@@ -121,10 +112,10 @@ class Classics:
 
         with self._told_as_coordinator():
             answer = await self._wait_for(decide, deadline_s)
-        assert isinstance(answer, JoinAnswer), "a join is answered as one"
+        assert isinstance(answer, classic_groups.JoinAnswer), "a join is answered as one"
         return answer
 
-    async def sync(self, request: SyncGroup, deadline_s: float) -> SyncAnswer:
+    async def sync(self, request: classic_groups.SyncGroup, deadline_s: float) -> classic_groups.SyncAnswer:
         """Answers with the member's assignment, when the leader has sent it; stores the assignments if this member is
         the leader. Raises `UnknownMember`, `FencedInstance`, `IllegalGeneration`, `InconsistentProtocol`,
         `RebalanceInProgress`, `TooLarge`, `NotCoordinator`, `CoordinatorNotAvailable`."""
@@ -134,10 +125,10 @@ class Classics:
 
         with self._told_as_coordinator():
             answer = await self._wait_for(decide, deadline_s)
-        assert isinstance(answer, SyncAnswer), "a sync is answered as one"
+        assert isinstance(answer, classic_groups.SyncAnswer), "a sync is answered as one"
         return answer
 
-    async def heartbeat(self, request: ClassicHeartbeat, deadline_s: float) -> None:
+    async def heartbeat(self, request: classic_groups.ClassicHeartbeat, deadline_s: float) -> None:
         """Extends a member's session. Raises `UnknownMember`, `FencedInstance`, `IllegalGeneration`, `NotCoordinator`,
         `CoordinatorNotAvailable`; `RebalanceInProgress` if the member has to join again."""
         with self._told_as_coordinator():
@@ -154,7 +145,7 @@ class Classics:
         if refusal is not None:
             raise refusal
 
-    def heard_now(self, request: ClassicHeartbeat) -> bool:
+    def heard_now(self, request: classic_groups.ClassicHeartbeat) -> bool:
         """Extends a member's session at once, if its heartbeat can be answered without an error and without
         waiting. Returns False, without a change, otherwise."""
         # With nothing on its way and the lease in force there is nothing to wait for, and most heartbeats come in such
@@ -170,7 +161,7 @@ class Classics:
             self._hear(request.group, request.member_id)
         return refusal is None
 
-    async def leave(self, request: LeaveGroup, deadline_s: float) -> LeaveAnswer:
+    async def leave(self, request: classic_groups.LeaveGroup, deadline_s: float) -> classic_groups.LeaveAnswer:
         """Removes members from their group. Raises `InvalidGroupName`."""
         with self._told_as_coordinator():
             self._state.require_in_force()
@@ -183,7 +174,7 @@ class Classics:
             await self._state.until_true(None, self._state.newest, deadline_s)
         return answer
 
-    async def commit(self, request: CommitAsMember, deadline_s: float) -> CommitAnswer:
+    async def commit(self, request: classic_groups.CommitAsMember, deadline_s: float) -> CommitAnswer:
         """Commits offsets for a member of a classic or consumer group, or for a caller that is no member. Raises
         `UnknownMember`, `FencedInstance`, `FencedMember`, `IllegalGeneration`, `RebalanceInProgress`, `GroupNotEmpty`,
         `NotCoordinator`, `CoordinatorNotAvailable`, with nothing committed; `CoordinatorLost` if the outcome is

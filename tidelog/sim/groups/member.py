@@ -10,18 +10,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from tidelog.broker.groups.classic_reach import ClassicGroups
-from tidelog.model.classic_groups import (
-    ClassicHeartbeat,
-    CommitAsMember,
-    JoinAnswer,
-    JoinGroup,
-    LeaveGroup,
-    Leaving,
-    MemberAssignment,
-    Protocol,
-    SyncAnswer,
-    SyncGroup,
-)
+from tidelog.model import classic_groups
 from tidelog.model.errors import (
     CoordinatorLost,
     CoordinatorNotAvailable,
@@ -115,18 +104,18 @@ class Member:
 
     async def _join(self) -> None:
         plan = self._world.plan
-        request = JoinGroup(
+        request = classic_groups.JoinGroup(
             group=GROUP,
             member_id=self.member_id,
             instance_id=self._seat.instance_id,
             session_timeout_ms=int(1000 * plan.session_s),
             rebalance_timeout_ms=int(1000 * plan.rebalance_s),
             protocol_type="consumer",
-            protocols=(Protocol("range", self.metadata),),
+            protocols=(classic_groups.Protocol("range", self.metadata),),
             can_skip_assignment=self._seat.can_skip_assignment,
         )
 
-        async def deliver(node_id: int) -> JoinAnswer:
+        async def deliver(node_id: int) -> classic_groups.JoinAnswer:
             answer = await self._waits("join", node_id, lambda groups, until_s: groups.join(request, until_s))
             self._world.rules.joined(self._seat.instance_id or answer.member_id, answer)
             return answer
@@ -138,9 +127,9 @@ class Member:
         is_to_assign = self._answer.members and not self._answer.skip_assignment
         given = self._assign(self._answer) if is_to_assign else ()
         identity, generation = self.identity, self.generation
-        request = SyncGroup(**self._who, generation=generation, protocol="range", assignments=given)
+        request = classic_groups.SyncGroup(**self._who, generation=generation, protocol="range", assignments=given)
 
-        async def deliver(node_id: int) -> SyncAnswer:
+        async def deliver(node_id: int) -> classic_groups.SyncAnswer:
             answer = await self._waits("sync", node_id, lambda groups, until_s: groups.sync(request, until_s))
             self._world.rules.synced(identity, generation, answer)
             return answer
@@ -148,7 +137,7 @@ class Member:
         said = read_assignment((await self._send(deliver)).assignment)
         self.owned = [] if said is None else said["partitions"]
 
-    def _assign(self, answer: JoinAnswer) -> tuple[MemberAssignment, ...]:
+    def _assign(self, answer: classic_groups.JoinAnswer) -> tuple[classic_groups.MemberAssignment, ...]:
         """Returns the assignments of a generation that this member leads."""
         return assignments(answer, self._world.plan.partitions)
 
@@ -163,7 +152,7 @@ class Member:
             await self._beat()
 
     async def _beat(self) -> None:
-        request = ClassicHeartbeat(**self._who, generation=self.generation)
+        request = classic_groups.ClassicHeartbeat(**self._who, generation=self.generation)
         try:
             await self._send(
                 lambda node_id: self._ask(node_id, lambda groups, until_s: groups.heartbeat(request, until_s))
@@ -178,7 +167,7 @@ class Member:
         coordinator refuses."""
         self._world.next_value += 1
         value, generation, rules = self._world.next_value, self.generation, self._world.rules
-        request = CommitAsMember(
+        request = classic_groups.CommitAsMember(
             **self._who, generation=generation, offsets=(CommittedOffset(TOPIC, partition, value),)
         )
 
@@ -199,7 +188,9 @@ class Member:
         await self._send(deliver)
 
     async def _leave(self) -> None:
-        request = LeaveGroup(group=GROUP, members=(Leaving(self.member_id, self._seat.instance_id),))
+        request = classic_groups.LeaveGroup(
+            group=GROUP, members=(classic_groups.Leaving(self.member_id, self._seat.instance_id),)
+        )
         if self.member_id:
             try:
                 await self._send(
