@@ -53,6 +53,10 @@ class Reader:
         """Skips `size` bytes and returns the position at which they begin."""
         return self._take(size)
 
+    def unpack(self, layout: Struct) -> tuple[int, ...]:
+        """Reads consecutive numbers of fixed sizes."""
+        return layout.unpack_from(self.frame, self._take(layout.size))
+
     def int8(self) -> int:
         value = self.frame[self._take(1)]
         return value - 256 if value > 127 else value
@@ -82,6 +86,11 @@ class Reader:
         return self.frame[begin : begin + UUID_BYTES].hex()
 
     def uvarint(self) -> int:
+        position = self.position
+        # Nearly all have one byte.
+        if position < self.end and (byte := self.frame[position]) < 0x80:
+            self.position = position + 1
+            return byte
         value = shift = 0
         for _ in range(VARINT_BYTES_MAX):
             byte = self.frame[self._take(1)]

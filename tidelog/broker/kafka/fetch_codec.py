@@ -23,6 +23,12 @@ HINTS_FROM: Final = 16
 NO_SESSION: Final = 0
 NO_REPLICA: Final = -1
 _ENTRY_BYTES_MIN: Final = 5
+_TERMS: Final = struct.Struct(">iiib")
+"""Layout of the wait, the bounds, and the isolation level, which is ignored: all that can be read is committed."""
+_TERMS_IN_SESSION: Final = struct.Struct(">iiibii")
+_WANTED: Final = struct.Struct(">iiqiqi")
+"""Layout of a partition's fields in flexible versions. Ignored are the epoch of what was fetched last, and where the
+asking broker's log begins: they are for brokers."""
 _HEAD: Final = struct.Struct(">ihqqq")
 _CURRENT_LEADER: Final = 1
 
@@ -75,9 +81,11 @@ def read_fetch(call: Call) -> Steps[FetchRequest]:
     reader, version = call.reader, call.version
     if version < 15:
         reader.int32()  # the broker that asks, of which there is none
-    wait_ms, bytes_min, bytes_max = reader.int32(), reader.int32(), reader.int32()
-    reader.int8()  # isolation: all that can be read is committed
-    session_id, session_epoch = (reader.int32(), reader.int32()) if version >= SESSIONS_FROM else (0, -1)
+    if version < SESSIONS_FROM:
+        wait_ms, bytes_min, bytes_max, _ = reader.unpack(_TERMS)
+        session_id, session_epoch = NO_SESSION, -1
+    else:
+        wait_ms, bytes_min, bytes_max, _, session_id, session_epoch = reader.unpack(_TERMS_IN_SESSION)
     topics = yield from _read_topics(call)
     request = FetchRequest(wait_ms, bytes_min, bytes_max, session_id, session_epoch, topics)
     if version >= SESSIONS_FROM:
@@ -107,15 +115,16 @@ def _read_topics(call: Call) -> Steps[list[tuple[str, list[FetchEntry]]]]:
 
 def _read_entry(call: Call, topic: str) -> FetchEntry:
     reader, version = call.reader, call.version
+    if call.is_flexible:
+        partition, leader_epoch, offset, _, _, bytes_max = reader.unpack(_WANTED)
+        reader.tags(is_flexible=True)
+        return FetchEntry(topic, partition, leader_epoch, offset, bytes_max)
     partition = reader.int32()
     leader_epoch = reader.int32() if version >= 9 else -1
     offset = reader.int64()
-    if version >= 12:
-        reader.int32()  # the epoch of what was fetched last: for brokers
     if version >= 5:
-        reader.int64()  # where the asking broker's log begins
+        reader.int64()
     bytes_max = reader.int32()
-    reader.tags(is_flexible=call.is_flexible)
     return FetchEntry(topic, partition, leader_epoch, offset, bytes_max)
 
 

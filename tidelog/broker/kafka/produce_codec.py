@@ -24,6 +24,7 @@ TRANSACTIONS_FROM: Final = 3
 MESSAGES_FROM: Final = 8
 HINTS_FROM: Final = 10
 _ENTRY_BYTES_MIN: Final = 5
+_TERMS: Final = struct.Struct(">hi")
 _PARTITION: Final = struct.Struct(">ihq")
 
 
@@ -65,7 +66,7 @@ def read_produce(call: Call) -> Steps[ProduceRequest]:
     transactional_id = None
     if call.version >= TRANSACTIONS_FROM:
         transactional_id = reader.nullable_string(is_flexible=is_flexible)
-    acks, timeout_ms = reader.int16(), reader.int32()
+    acks, timeout_ms = reader.unpack(_TERMS)
     topics, all_entries, slices = [], [], Slices()
     for _ in range(reader.array(_ENTRY_BYTES_MIN, is_flexible=is_flexible)):
         name = reader.string(is_flexible=is_flexible)

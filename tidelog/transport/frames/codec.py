@@ -30,7 +30,6 @@ NULL: Final = b"\x00"
 _HEAD: Final = struct.Struct(">hhi")
 _TERMS: Final = struct.Struct(">hi")
 _PLACE: Final = struct.Struct(">ihqqq")
-_PLACE_BYTES: Final = 30
 
 
 class Sent(NamedTuple):
@@ -197,7 +196,7 @@ def read_fetched(frame: memoryview, wanted: Wanted) -> Fetched:
         raise Malformed(f"the answer is not about {wanted.topic}")
     if reader.array(1, is_flexible=True) != 1:
         raise Malformed(f"the answer is not about one partition of {wanted.topic}")
-    partition, code, high_watermark, _, log_start_offset = _PLACE.unpack_from(frame, reader.skip(_PLACE_BYTES))
+    partition, code, high_watermark, _, log_start_offset = reader.unpack(_PLACE)
     if partition != wanted.partition:
         raise Malformed(f"the answer is about partition {partition}, and not {wanted.partition}")
     for _ in range(reader.array(16, is_flexible=True)):  # aborted transactions
