@@ -8,12 +8,12 @@ is kept as parsed in the handshake.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final, cast
 
 from tidelog.adapters.frame_protocol import UNSENT_BYTES_HIGH, FrameProtocol, PortWords, Receiver, TcpTimeouts
 from tidelog.adapters.tls_frames import EncryptedFrames
-from tidelog.model.ports import Buffer, ClientConnection, ClientReceiver
+from tidelog.model.ports import ClientConnection, ClientReceiver
 
 ClientReceiverMaker = Callable[[ClientConnection], ClientReceiver]
 
@@ -24,6 +24,10 @@ KEY_BYTES: Final = 2
 class ClientFrames(FrameProtocol):
     """The connection of one client: a `ClientConnection` with the pausing and the checks that untrusted clients
     need."""
+
+    # A turn's answers would otherwise wait for the end of the turn, each of them made before anybody knows that the
+    # client takes none.
+    gathered_bytes_max = UNSENT_BYTES_HIGH
 
     def __init__(
         self,
@@ -74,15 +78,6 @@ class ClientFrames(FrameProtocol):
             # Frames that came before the hold are delivered first, in their order; any of them may hold again.
             self._take(self._kept)
         self._read_or_not()
-
-    def send(self, buffers: Sequence[Buffer]) -> None:
-        """Sends the buffers as one frame. Large amounts are written at once, and not at the end of the event loop's
-        turn, so that a client that takes no answers is recognised before more are made."""
-        super().send(buffers)
-        # A turn's answers would otherwise wait for the end of the turn, each of them made before anybody knows that the
-        # client takes none.
-        if self._unsent_bytes > UNSENT_BYTES_HIGH:
-            self._flush()
 
     def pause_writing(self) -> None:
         """Stops reading from a client that does not take its answers."""

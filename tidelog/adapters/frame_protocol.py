@@ -25,6 +25,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import struct
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ import structlog
 from tidelog.model.ports import Buffer, FrameConnection, FrameReceiver
 
 LENGTH_BYTES: Final = 4
+_LENGTH: Final = struct.Struct(">I")
 CHUNK_BYTES: Final = 64 << 10
 FIRST_BYTES: Final = 1 << 20
 GROWTH: Final = 4
@@ -96,6 +98,9 @@ PEER_WORDS: Final = PortWords(
 
 class FrameProtocol(asyncio.BufferedProtocol):
     """A connection: the `FrameConnection` of its receiver, and the asyncio protocol of its transport."""
+
+    gathered_bytes_max = FRAME_BYTES_MAX
+    """Bytes of frames that are gathered until the end of the event loop's turn."""
 
     def __init__(
         self,
@@ -166,19 +171,20 @@ class FrameProtocol(asyncio.BufferedProtocol):
         return b"", b""
 
     def send(self, buffers: Sequence[Buffer]) -> None:
-        """Sends the buffers, one after the other, as one frame, at the end of the event loop's turn. Never blocks,
-        never raises."""
+        """Sends the buffers, one after the other, as one frame: at the end of the event loop's turn, or at once if more
+        than `gathered_bytes_max` are unsent. Never blocks, never raises."""
         if self._is_closed:
             return
-        size = sum(memoryview(buffer).nbytes for buffer in buffers)
+        size = sum(map(len, buffers))
         assert size <= FRAME_BYTES_MAX
         if not self._unsent:
             # At the end of this turn: what else is sent in it leaves in the same system call, in the order of the
             # calls.
             self._loop.call_soon(self._flush)
-        self._unsent.append(size.to_bytes(LENGTH_BYTES))
-        self._unsent.extend(buffers)
+        self._unsent += (_LENGTH.pack(size), *buffers)
         self._unsent_bytes += LENGTH_BYTES + size
+        if self._unsent_bytes > self.gathered_bytes_max:
+            self._flush()
 
     def close(self) -> None:
         """Closes the connection once the queued frames are sent, or after `close_s_max` seconds. Idempotent."""
@@ -294,7 +300,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
         """Delivers the complete frames in `data`. The rest is kept, or moved into the buffer of a large frame."""
         start, end = 0, len(data)
         while end - start >= LENGTH_BYTES and not self._is_closed and not self._is_held:
-            length = int.from_bytes(data[start : start + LENGTH_BYTES])
+            (length,) = _LENGTH.unpack_from(data, start)
             # Before a byte of memory is taken for it: a length is only a claim.
             if length > self.frame_bytes_max:
                 self._refuse_length(length, data[start : start + LENGTH_BYTES])
