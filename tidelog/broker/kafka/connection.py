@@ -28,7 +28,7 @@ from tidelog.broker.kafka.means import ROOM_LOOK_S, Means
 from tidelog.broker.kafka.memory import ConnectionMemory
 from tidelog.broker.kafka.pipeline import Pipeline, Slot
 from tidelog.broker.kafka.produce import Production
-from tidelog.broker.kafka.produce_codec import ProduceRequest, read_produce
+from tidelog.broker.kafka.produce_codec import ProduceRequest, read_produce, write_produced
 from tidelog.broker.kafka.slices import finished
 from tidelog.model.errors import NotAuthenticated, Overloaded, TooManyConnections
 from tidelog.model.kafka_wire import Malformed
@@ -48,7 +48,9 @@ class Connection:
         self._parts = parts
         self._handlers = handlers
         self._stream = stream
-        self._came_s = parts.face.clock.monotonic_s()
+        self._loop = asyncio.get_running_loop()
+        self._now_s = parts.face.clock.monotonic_s
+        self._came_s = self._now_s()
         self._waiting: tuple[memoryview, float] | None = None
         """The frame that could not be begun yet, and its time of arrival."""
         self._looking: asyncio.TimerHandle | None = None
@@ -90,16 +92,13 @@ class Connection:
 
     def frame_received(self, frame: memoryview) -> None:
         """Begins a received request, or keeps it and stops reading until it can begin."""
-        self._came_s = self._parts.face.clock.monotonic_s()
-        if not self._begin(frame, self._came_s):
-            self._waiting = frame, self._came_s
+        self._came_s = now_s = self._now_s()
+        if not self._begin(frame, now_s, now_s):
+            self._waiting = frame, now_s
             self._stream.hold()
-            return
-        turn = self._parts.turn
-        turn.count(requests=1)
-        if turn.has_many_requests:  # whoever sends thousands of small ones in one piece keeps others waiting
+        elif self._parts.turn.ends_with_request():  # whoever sends thousands of small ones keeps others waiting
             self._stream.hold()
-            asyncio.get_running_loop().call_soon(self._next_turn)
+            self._loop.call_soon(self._next_turn)
 
     def _next_turn(self) -> None:
         if self._waiting is None and not self._is_lost:
@@ -150,11 +149,11 @@ class Connection:
 
     # -- beginning ---------------------------------------------------------------------------------------------------
 
-    def _begin(self, frame: memoryview, came_s: float) -> bool:
+    def _begin(self, frame: memoryview, came_s: float, now_s: float) -> bool:
         """Begins a request. Returns False if it has to wait. An unforeseen exception is logged and closes the
         connection."""
         try:
-            return self._begin_call(frame, came_s)
+            return self._begin_call(frame, came_s, now_s)
         except (Malformed, NotAuthenticated, Overloaded, TooManyConnections) as error:
             self._end(error.message)
         except Exception:
@@ -162,7 +161,7 @@ class Connection:
             self._stream.close()
         return True
 
-    def _begin_call(self, frame: memoryview, came_s: float) -> bool:
+    def _begin_call(self, frame: memoryview, came_s: float, now_s: float) -> bool:
         head = Head(frame)
         api = APIS.get(head.key)
         if api is None or not api.has(head.version):
@@ -173,9 +172,10 @@ class Connection:
         self._identity.refuse(api.key, self._stream.certificate)
         if not self._has_means(call):
             return False
-        slot = Slot(call, len(frame), self._parts.metrics.of(call.api.key, call.version))
+        slot = Slot(call, len(frame), self._parts.metrics.of(api.key, head.version))
         if api.key is Key.PRODUCE:
-            return self._begin_produce(slot)
+            return self._begin_produce(slot, now_s - came_s)
+        slot.stats.waiting.observe(now_s - came_s)
         self._begin_alone(slot)
         return True
 
@@ -204,7 +204,6 @@ class Connection:
 
     def _begin_alone(self, slot: Slot) -> None:
         call = slot.call
-        slot.stats.waiting.observe(self._parts.face.clock.monotonic_s() - call.began_s)
         if call.api.key is Key.FETCH:
             fetching = Fetching(self._parts, call, self._identity.caller, partial(self._charge, slot))
             self._begin_steps(slot, fetching.try_to_answer(), fetching.answer_later)
@@ -247,7 +246,7 @@ class Connection:
         """Starts a task that awaits `work()` and sends its answer. No other request of the connection runs
         meanwhile."""
         self._pipeline.begin(slot, is_alone=True)
-        self._task = asyncio.get_running_loop().create_task(self._run(slot, work))
+        self._task = self._loop.create_task(self._run(slot, work))
 
     async def _run(self, slot: Slot, work: Callable[[], Awaitable[tuple[Answer | None, bool]]]) -> None:
         """Awaits the work of a request and sends its answer. An unforeseen exception is logged and closes the
@@ -276,9 +275,8 @@ class Connection:
 
     # -- Produce -----------------------------------------------------------------------------------------------------
 
-    def _begin_produce(self, slot: Slot) -> bool:
+    def _begin_produce(self, slot: Slot, waited_s: float) -> bool:
         call = slot.call
-        waited_s = self._parts.face.clock.monotonic_s() - call.began_s
         steps = read_produce(call)
         try:
             next(steps)
@@ -295,9 +293,11 @@ class Connection:
         slot.stats.waiting.observe(waited_s)
         slot.production = production
         self._pipeline.begin(slot)
-        production.begin(led, self._identity.caller)
+        production.begin(led, self._identity.caller, self._loop.time())
         if production.is_done:
             self._produced(slot, production)
+        else:
+            self._pipeline.expire_by(production.deadline_s)
         return True
 
     def _produced(self, slot: Slot, production: Production) -> None:
@@ -305,7 +305,7 @@ class Connection:
             return
         slot.has_error = production.has_failed
         if self._has_answer(production):
-            slot.answer = drive(production.answer(self._throttle_ms(slot)))
+            slot.answer = drive(self._answer(slot, production))
         self._done(slot)
 
     async def _produce_in_slices(self, slot: Slot, steps: Steps[ProduceRequest]) -> tuple[Answer | None, bool]:
@@ -317,10 +317,11 @@ class Connection:
         slot.production = production = Production(self._parts, slot.call, request, lambda _: has_outcomes.set())
         await production.begin_in_slices(self._identity.caller)
         if not production.is_done:
+            self._pipeline.expire_by(production.deadline_s)
             await has_outcomes.wait()  # until the deadline at most: then all partitions have an outcome
         if not self._has_answer(production):
             return None, production.has_failed
-        return await finished(work, production.answer(self._throttle_ms(slot))), production.has_failed
+        return await finished(work, self._answer(slot, production)), production.has_failed
 
     def _has_answer(self, production: Production) -> bool:
         """Returns False for a Produce with acks=0, which has no answer. If a partition refused its records, closes the
@@ -329,8 +330,9 @@ class Connection:
             self._end("records that no answer was asked for were refused")
         return production.request.acks != 0
 
-    def _throttle_ms(self, slot: Slot) -> int:
-        return self._means.pacing.charge(slot.call, self._identity.caller, slot.size)
+    def _answer(self, slot: Slot, production: Production) -> Steps[Answer]:
+        throttle_ms = self._means.pacing.charge(slot.call, self._identity.caller, slot.size)
+        return write_produced(slot.call, production.request, throttle_ms)
 
     def _done(self, slot: Slot) -> None:
         self._pipeline.done(slot)
@@ -343,11 +345,11 @@ class Connection:
     def _look_later(self, seconds: float) -> None:
         if self._looking is not None:
             self._looking.cancel()
-        self._looking = asyncio.get_running_loop().call_later(seconds, self._look_again)
+        self._looking = self._loop.call_later(seconds, self._look_again)
 
     def _look_soon(self) -> None:
         if self._waiting is not None and not self._is_lost:
-            asyncio.get_running_loop().call_soon(self._look_again)
+            self._loop.call_soon(self._look_again)
 
     def _look_again(self) -> None:
         """Begins the waiting request, if it can begin now, and resumes reading."""
@@ -355,7 +357,7 @@ class Connection:
             return
         if self._waiting is not None:
             frame, came_s = self._waiting
-            if not self._begin(frame, came_s):
+            if not self._begin(frame, came_s, self._now_s()):
                 return
             self._waiting = None
         self._stream.go_on()

@@ -18,23 +18,17 @@ from contextlib import suppress
 from typing import Final
 
 from tidelog.broker.face.partitions import LedPartition, ProduceReceipt, Proposal
-from tidelog.broker.kafka.call import Answer, Call
+from tidelog.broker.kafka.call import Call
 from tidelog.broker.kafka.codes import code_of
 from tidelog.broker.kafka.endpoints import hint_of
 from tidelog.broker.kafka.listener_parts import Parts
-from tidelog.broker.kafka.produce_codec import (
-    TRANSACTIONS_FROM,
-    ProduceEntry,
-    ProduceRequest,
-    write_produced,
-)
+from tidelog.broker.kafka.produce_codec import TRANSACTIONS_FROM, ProduceEntry, ProduceRequest
 from tidelog.broker.kafka.slices import ENTRIES
 from tidelog.model.access import Caller, Operation, Resource
 from tidelog.model.batch_header import split_batches
 from tidelog.model.errors import InvalidBatch, NotLeader, TidelogError
 from tidelog.model.kafka_codes import OLD_REPEAT, KafkaCode
 from tidelog.model.receipt_tags import ProducedTag
-from tidelog.model.steps import Steps
 
 ACKS: Final = (-1, 0, 1)
 
@@ -45,7 +39,8 @@ class Production:
     """A Produce request in progress: hands its batches to the partitions and collects their outcomes."""
 
     def __init__(self, parts: Parts, call: Call, request: ProduceRequest, finish: Callable[[Production], None]) -> None:
-        """`finish` is called once, when all partitions have an outcome, but never during `begin`."""
+        """`finish` is called once, when all partitions have an outcome, but never during `begin`. The caller has to call
+        `expire` at `deadline_s`."""
         self.call = call
         self.request = request
         self.has_failed = False
@@ -57,9 +52,9 @@ class Production:
         self._finish = finish
         self._proposals: list[Proposal] = []
         self._seen: dict[tuple[str, int], None] = {}
-        self._deadline_s = 0.0
+        self.deadline_s = 0.0
+        """Loop time at which the partitions without an outcome are given up."""
         self._left = 0
-        self._deadline: asyncio.TimerHandle | None = None
 
     @property
     def is_done(self) -> bool:
@@ -90,23 +85,24 @@ class Production:
                 return True
         return False
 
-    def begin(self, led: Led, caller: Caller) -> None:
-        """Hands the batches of all entries to their partitions."""
-        self._start_clock()
+    def begin(self, led: Led, caller: Caller, now_s: float) -> None:
+        """Hands the batches of all entries to their partitions. `now_s` is the loop's time."""
+        self._start_clock(now_s)
         self._hand_over(led, caller)
-        self._wait_for_rest()
+        self._left -= 1
 
     async def begin_in_slices(self, caller: Caller) -> None:
         """Hands the batches of a long request to their partitions in slices, between which other connections are
         served. Waits while a partition's request queue is full."""
-        self._start_clock()
-        room_until_s = asyncio.get_running_loop().time() + self._parts.limits.room_s_max
+        now_s = asyncio.get_running_loop().time()
+        self._start_clock(now_s)
+        room_until_s = now_s + self._parts.limits.room_s_max
         for begin in range(0, len(self.request.entries), ENTRIES):
             led = self.led(self.request.entries[begin : begin + ENTRIES])
             await self._wait_for_room(led, room_until_s)
             self._hand_over(led, caller)
             await asyncio.sleep(0)
-        self._wait_for_rest()
+        self._left -= 1
 
     async def _wait_for_room(self, led: Led, until_s: float) -> None:
         """Waits until all partitions have room for their batches, or until `until_s` (loop time). A partition that
@@ -118,9 +114,9 @@ class Production:
                     await is_time.wait()
                     is_time.clear()
 
-    def _start_clock(self) -> None:
+    def _start_clock(self, now_s: float) -> None:
         wait_ms = min(max(self.request.timeout_ms, 0), self._parts.limits.request_timeout_ms_max)
-        self._deadline_s = asyncio.get_running_loop().time() + wait_ms / 1000
+        self.deadline_s = now_s + wait_ms / 1000
         self._left = 1  # so that nothing is finished before all is begun
 
     def _hand_over(self, led: Led, caller: Caller) -> None:
@@ -130,11 +126,6 @@ class Production:
                 self.has_failed = True
             elif partition is not None and not entry.error:
                 self._offer(entry, partition)
-
-    def _wait_for_rest(self) -> None:
-        self._left -= 1
-        if self._left:
-            self._deadline = asyncio.get_running_loop().call_at(self._deadline_s, self._expire)
 
     def _judge(self, entry: ProduceEntry, caller: Caller) -> tuple[KafkaCode, str | None] | None:
         """Returns the error code and message if this partition may not be written to, whichever broker leads it;
@@ -164,7 +155,7 @@ class Production:
             if len(batches) > 1 and not self.request.is_ours:
                 raise InvalidBatch(f"{len(batches)} batches came for this partition; one request has one")
             asker = _Waiting(self, entry, partition) if acks else None
-            proposal = partition.produce_nowait(batches, acks=acks, deadline_s=self._deadline_s, asker=asker)
+            proposal = partition.produce_nowait(batches, acks=acks, deadline_s=self.deadline_s, asker=asker)
         except TidelogError as error:
             self._refuse(entry, error)
             return
@@ -189,35 +180,27 @@ class Production:
         else:
             if self.request.is_ours:
                 entry.tag = _receipt(outcome)
-            if outcome.base_offset is None:  # a repeat whose offsets are forgotten
+            base_offset = outcome.base_offset
+            if base_offset is None:  # a repeat whose offsets are forgotten
                 entry.error = OLD_REPEAT
             else:
-                entry.base_offset = outcome.base_offset
+                entry.base_offset = base_offset
             entry.append_time_ms = -1 if outcome.log_append_time_ms is None else outcome.log_append_time_ms
             entry.log_start_offset = partition.log_start_offset
         self._left -= 1
         if self._left == 0:
-            self._end()
+            self._proposals.clear()
             self._finish(self)
 
-    def _expire(self) -> None:
+    def expire(self) -> None:
+        """Gives up the partitions that have no outcome yet."""
         for proposal in self._proposals:
             proposal.expire()
-
-    def _end(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-        self._proposals.clear()
 
     def leave(self) -> None:
         """Notes that the connection is lost: batches not appended yet are not appended, and no outcome is awaited."""
         self.is_gone = True
-        self._end()
-
-    def answer(self, throttle_ms: int) -> Steps[Answer]:
-        """Returns the encoded answer; a long one is encoded in slices, between which the event loop serves other
-        connections."""
-        return write_produced(self.call, self.request, throttle_ms)
+        self._proposals.clear()
 
 
 class _Waiting:

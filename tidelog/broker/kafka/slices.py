@@ -33,9 +33,11 @@ class Turn:
         self._requests = self._bytes = 0
         self._is_counted = False
 
-    @property
-    def has_many_requests(self) -> bool:
-        """True if a connection that has begun a request must wait for the next iteration of the event loop."""
+    def ends_with_request(self) -> bool:
+        """Counts a request that a connection has begun. Returns True if the connection must wait for the next iteration
+        of the event loop before it begins another one."""
+        self._requests += 1
+        self._count()
         return self._requests >= TURN_REQUESTS
 
     @property
@@ -43,10 +45,12 @@ class Turn:
         """True if no more records may be read in this iteration of the event loop."""
         return self._bytes >= TURN_BYTES
 
-    def count(self, *, requests: int = 0, size: int = 0) -> None:
-        """Adds begun requests or read bytes."""
-        self._requests += requests
+    def count(self, *, size: int) -> None:
+        """Adds bytes of records that were read."""
         self._bytes += size
+        self._count()
+
+    def _count(self) -> None:
         if not self._is_counted:
             self._is_counted = True
             asyncio.get_running_loop().call_soon(self._end)
