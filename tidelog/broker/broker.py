@@ -225,7 +225,7 @@ class Broker:
             readiness=self,
             authorizer=self._authorizer(),
             login=login,
-            shares=Shares(lambda: self.image.quotas, time.monotonic_s, self.config.quota_buckets_max),
+            shares=Shares(lambda: self._metadata.image.quotas, time.monotonic_s, self.config.quota_buckets_max),
             work=self.work,
             clock=time,
         )

@@ -32,10 +32,10 @@ from __future__ import annotations
 import enum
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from crc32c import crc32c
+from msgspec import Struct
 
 from tidelog.model.errors import CorruptBatch, InvalidBatch, InvalidRequest, TooLarge, UnprocessableBody
 from tidelog.model.ports import Buffer
@@ -146,8 +146,7 @@ class BatchHeader(NamedTuple):
         return bool(self.attributes & LOG_APPEND_TIME_BIT)
 
 
-@dataclass(frozen=True, slots=True)
-class RecordBatch:
+class RecordBatch(Struct, frozen=True):
     """A record batch: its header, and a view of exactly its bytes (writable if it came from `split_batches`)."""
 
     header: BatchHeader
@@ -159,8 +158,7 @@ class RecordBatch:
         return (self.data,)
 
 
-@dataclass(frozen=True, slots=True)
-class SpreadBatch:
+class SpreadBatch(Struct, frozen=True):
     """A batch whose bytes lie in several buffers, one behind the other; the header is in the first."""
 
     header: BatchHeader
@@ -312,11 +310,12 @@ def _resealed(header: BatchHeader, data: memoryview) -> RecordBatch:
 def _take_produced(view: memoryview, position: int, batch_bytes_max: int) -> RecordBatch:
     header = parse_header(view, position)
     check_header(header)
-    end = position + header.size
+    size = header.size
+    end = position + size
     if end > len(view):
-        raise InvalidBatch(f"the header says {header.size} bytes, and {len(view) - position} are left")
-    if header.size > batch_bytes_max:
-        raise TooLarge(f"a record batch of {header.size} bytes is over max.message.bytes ({batch_bytes_max})")
+        raise InvalidBatch(f"the header says {size} bytes, and {len(view) - position} are left")
+    if size > batch_bytes_max:
+        raise TooLarge(f"a record batch of {size} bytes is over max.message.bytes ({batch_bytes_max})")
     _check_producible(header)
     data = view[position:end]
     check_crc(header, data)

@@ -44,8 +44,7 @@ class Intake:
         batches, append_time_ms = admit_batches(batches, config, self._clock.wall_ms())
         if idempotency is not None:
             batches = stamp_keyed(batches, *idempotency)
-        proposal = Proposal(batches, acks, deadline_s, asker, append_time_ms)
-        proposal.expected_end = expected_end
+        proposal = Proposal(batches, acks, deadline_s, asker, append_time_ms, expected_end)
         proposal.since_s = self._clock.monotonic_s()
         try:
             self.mailbox.put(proposal)
@@ -63,14 +62,19 @@ class Intake:
             queue.observe(now_s - proposal.since_s)
             proposal.since_s = now_s
         ahead: Ahead = {}
-        admitted = [proposal for proposal in waiting if self._is_admitted(proposal, producers, ahead, appended_end)]
+        loop_s = asyncio.get_running_loop().time()
+        admitted = [
+            proposal for proposal in waiting if self._is_admitted(proposal, producers, ahead, appended_end, loop_s)
+        ]
         return Group(self._topic, admitted, self._clock, self._stats)
 
-    def _is_admitted(self, proposal: Proposal, producers: ProducerTable, ahead: Ahead, appended_end: int) -> bool:
+    def _is_admitted(
+        self, proposal: Proposal, producers: ProducerTable, ahead: Ahead, appended_end: int, loop_s: float
+    ) -> bool:
         if proposal.is_abandoned:
             return False
         try:
-            if asyncio.get_running_loop().time() >= proposal.deadline_s:
+            if loop_s >= proposal.deadline_s:
                 raise proposal.late()
             proposal.judge(producers, ahead)
             proposal.require_end(appended_end)

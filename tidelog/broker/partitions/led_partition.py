@@ -24,7 +24,6 @@ from tidelog.broker.partitions.proposals import (
     ACKS_ALL,
     ACKS_NONE,
     Asker,
-    Placement,
     ProduceReceipt,
     Proposal,
 )
@@ -372,9 +371,8 @@ class LedPartition(ABC):
     def _answer(self, proposal: Proposal, acked_by: list[int], durability: str) -> None:
         if proposal.acks == ACKS_ALL:
             self._stats.stages.produce_replicate.observe(self._clock.monotonic_s() - proposal.since_s)
-        placements: list[Placement] = [(base, last) for base, last in proposal.placements]
         append_time_ms = proposal.log_append_time_ms
-        proposal.complete(ProduceReceipt(placements, self.leader_epoch, acked_by, durability, append_time_ms))
+        proposal.complete(ProduceReceipt(proposal.placements, self.leader_epoch, acked_by, durability, append_time_ms))
 
     # -- deletion -------------------------------------------------------------------------------------------------
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from msgspec import Struct
+
 from tidelog.broker.partitions.proposals import ProduceReceipt
 from tidelog.config.schema import TopicConfig
 from tidelog.model.batch_header import RecordBatch
@@ -38,8 +40,7 @@ class Offsets:
     record: tuple[int, int] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class FetchedBatches:
+class FetchedBatches(Struct, frozen=True):
     """Complete committed batches; the first may begin before the requested offset."""
 
     data: Buffer

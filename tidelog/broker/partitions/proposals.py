@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Protocol
+
+from msgspec import Struct
 
 from tidelog.config.schema import TopicConfig
 from tidelog.model.batch_header import BatchHeader, RecordBatch, stamp_append_time, stamp_producer
@@ -28,8 +29,7 @@ Placement = tuple[int | None, int | None]
 """First and last offset of a batch; (None, None) for a duplicate that is older than the remembered batches."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProduceReceipt:
+class ProduceReceipt(Struct, frozen=True):
     """The answer to a produce request, with the durability that it promises.
 
     `durability` is `fsynced` (on the disk of each node in `acked_by`), `replicated` (in their memory), `leader` (in the
@@ -67,8 +67,7 @@ Ahead = dict[int, tuple[int, int]]
 and not appended yet."""
 
 
-@dataclass(slots=True, eq=False)
-class Proposal:
+class Proposal(Struct, eq=False):
     """A produce request: its batches are appended together, contiguously, or not at all."""
 
     batches: list[RecordBatch]
@@ -80,14 +79,13 @@ class Proposal:
     expected_end: int | None = None
     """Offset at which the log's last batch must end, or the request is refused; None for any."""
     is_appended: bool = False
-    verdicts: list[Duplicate | None] = field(default_factory=list)
-    placements: list[Placement] = field(default_factory=list)
+    verdicts: list[Duplicate | None] = []
+    placements: list[Placement] = []
     committed_at: int = 0
     """High watermark from which on acks=all is answered; set by the append."""
     since_s: float = 0.0
     """Monotonic time at which the request was queued; once it was taken from the queue, the time of that."""
-
-    size: int = field(init=False)
+    size: int = 0
     """Size of all batches in bytes."""
 
     def __post_init__(self) -> None:
@@ -111,12 +109,10 @@ class Proposal:
         return self.asker is not None and not self.asker.is_gone
 
     def fail(self, error: TidelogError) -> None:
-        self._tell(error.forget_origin())  # where this proposal is at hand
+        self.complete(error.forget_origin())  # where this proposal is at hand
 
-    def complete(self, receipt: ProduceReceipt) -> None:
-        self._tell(receipt)
-
-    def _tell(self, outcome: ProduceReceipt | TidelogError) -> None:
+    def complete(self, outcome: ProduceReceipt | TidelogError) -> None:
+        """Passes the result to the caller, if it still waits."""
         asker, self.asker = self.asker, None
         if asker is not None and not asker.is_gone:
             asker.hear(outcome)
@@ -135,7 +131,10 @@ class Proposal:
         """Checks each batch's sequence number against the log, the batches before it in this request, and `ahead`
         (earlier requests of the same group); then adds its batches to `ahead`. Raises `ProducerFenced`,
         `OutOfOrderSequence` or `IdempotencyKeyReused`, and adds nothing then."""
-        before = ahead.copy() if len(self.batches) > 1 else ahead
+        if len(self.batches) == 1:
+            self.verdicts = [_judge(self.batches[0].header, producers, ahead)]
+            return
+        before = ahead.copy()
         self.verdicts = [_judge(batch.header, producers, before) for batch in self.batches]
         ahead.update(before)
 
