@@ -64,3 +64,4 @@ def _decide_instance(shard: Shard, request: AnyGroupRequest) -> Decision:
 
 
 has_news = decide_members.has_news
+unchanged = decide_members.unchanged

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 from tidelog.groups import upkeep
-from tidelog.groups.decide import decide
+from tidelog.groups.decide import decide, unchanged
+from tidelog.groups.decision import Decision
 from tidelog.groups.group import Group
 from tidelog.groups.records import GroupLogRecord, decode, encode
 from tidelog.groups.settings import GroupSettings, Now, TopicSeen
@@ -55,10 +56,20 @@ class Desk:
         self.now = Now(1_000, 0.0)
 
     def ask(self, request: AnyGroupRequest, kind: type[Answer]) -> Answer:
+        if isinstance(request, Heartbeat):
+            self.compare(request)
         decision = decide(self.shard, request, self.view, self.settings, self.now)
         self.put(decision.records)
         assert isinstance(decision.answer, kind)
         return decision.answer
+
+    def compare(self, request: Heartbeat) -> None:
+        """What is answered at once is what would be decided, be it for this heartbeat, or for one that says nothing."""
+        bare = Heartbeat(group=request.group, member_id=request.member_id, member_epoch=request.member_epoch)
+        for beat in (request, bare):
+            answer = unchanged(self.shard, beat, self.settings)
+            if answer is not None:
+                assert decide(self.shard, beat, self.view, self.settings, self.now) == Decision((), answer)
 
     def put(self, records: Sequence[GroupLogRecord]) -> None:
         entries = [encode(record) for record in records]

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from tests.unit.groups.desk import Desk, Member, settle
+from tidelog.groups.decide import unchanged
 from tidelog.groups.settings import GroupSettings
 from tidelog.model.errors import (
     FencedMember,
@@ -264,3 +266,27 @@ def test_a_group_may_have_any_name(desk: Desk) -> None:
     join = Heartbeat(group="of: /billing é", member_id="client 1-x", member_epoch=JOIN, topics=("t",))
     assert desk.ask(join, HeartbeatAnswer).member_epoch == 1
     assert "of: /billing é" in desk.shard.groups
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"owned": ()},
+        {"topics": ()},
+        {"pattern": ""},
+        {"assignor": "range"},
+        {"rack": ""},
+        {"session_timeout_ms": 45_000},
+        {"rebalance_timeout_ms": 1},
+        {"client_id": "another"},
+    ],
+    ids=lambda said: next(iter(said)),
+)
+def test_only_a_heartbeat_that_says_nothing_is_answered_at_once(desk: Desk, said: dict[str, Any]) -> None:
+    member = Member(desk, "m1", "t")
+    settle(member)
+    beat = Heartbeat(group="g", member_id="m1", member_epoch=member.epoch)
+    assert unchanged(desk.shard, beat, desk.settings) == member.beat()
+    assert unchanged(desk.shard, structs.replace(beat, **said), desk.settings) is None
+    Member(desk, "m2", "t")
+    assert unchanged(desk.shard, beat, desk.settings) is None, "there is news"

@@ -55,6 +55,8 @@ class ConsumerGroups:
         self._host = host
         self.ask = host.groups.ask
         """Sends a request to a group's coordinator and returns the answer (`broker.groups.facade.Groups.ask`)."""
+        self.answer_now = host.groups.answer_now
+        """Answers a heartbeat that changes nothing, without waiting (`broker.groups.facade.Groups.answer_now`)."""
         self.list_groups = host.groups.list_groups
         """Lists all groups of the cluster (`broker.groups.facade.Groups.list_groups`)."""
         self.list_here = host.groups.list_here

@@ -104,6 +104,11 @@ class Coordinator:
         without waiting. Returns False otherwise, and while the coordinator loads."""
         return self._classics is not None and self._classics.heard_now(request)
 
+    def answer_now(self, request: Heartbeat) -> GroupAnswer | None:
+        """Answers a heartbeat at once, if it changes nothing, brings its member nothing new and need not wait. Returns
+        None, without a change, otherwise, and while the coordinator loads."""
+        return None if self._state is None else self._state.answer_now(request)
+
     async def classics(self, deadline_s: float) -> Classics:
         """Returns the classic groups, once loaded. Raises `NotLeader` if this broker no longer leads, `Overloaded` if
         too many requests wait, and `CoordinatorNotAvailable` at the deadline."""

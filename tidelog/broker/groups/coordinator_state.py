@@ -29,7 +29,7 @@ from tidelog.broker.groups.outbox import Outbox, OutgoingBatch
 from tidelog.broker.groups.polls import Polls
 from tidelog.broker.partitions.led_partition import LedPartition
 from tidelog.broker.runtime.stats import Stats
-from tidelog.groups.decide import decide, has_news
+from tidelog.groups.decide import decide, has_news, unchanged
 from tidelog.groups.decision import Decision, GroupAnswer
 from tidelog.groups.records import GroupLogRecord
 from tidelog.groups.sessions import Sessions
@@ -131,6 +131,15 @@ class CoordinatorState:
             again = msgspec.structs.replace(request, owned=None, wait_ms=0)
             answer = await self._settled(again, deadline_s)
         return answer
+
+    def answer_now(self, request: Heartbeat) -> GroupAnswer | None:
+        """Answers a heartbeat at once that changes nothing and brings its member nothing new. Returns None, without a
+        change, for any other, and if `ask` would have to wait."""
+        answer = unchanged(self.shard, request, self._context.settings) if self.is_true_now else None
+        if answer is None:
+            return None
+        self._hear(request)
+        return _signed(answer, self._context.node_id)
 
     async def _wait_for_news(self, request: Heartbeat, answer: HeartbeatAnswer, deadline_s: float) -> None:
         """Waits for a change of the group, at most a third of the member's session, so that its next heartbeat is in

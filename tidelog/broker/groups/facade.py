@@ -132,6 +132,12 @@ class Groups:
             topic = await self._make_topic(deadline_s)
         return await self._reach.ask(_target(topic, request), request, deadline_s)
 
+    def answer_now(self, request: Heartbeat) -> GroupAnswer | None:
+        """Answers a heartbeat at once, if it changes nothing, and its group is coordinated here. Returns None, without
+        a change, if `ask` must be called."""
+        coordinator = self.local(request.group)
+        return None if coordinator is None else coordinator.answer_now(request)
+
     async def list_groups(self, *, deadline_s: float, led_by: int | None = None) -> list[GroupListed]:
         """Returns the groups of the cluster, or of the coordinators on broker `led_by`, sorted by name. Raises
         `Overloaded`, `CoordinatorNotAvailable` or `CoordinatorLost` if any coordinator does not answer."""

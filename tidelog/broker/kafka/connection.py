@@ -20,7 +20,7 @@ from tidelog.broker.kafka.api_versions import answer_too_new, answer_versions, c
 from tidelog.broker.kafka.apis import APIS, Key
 from tidelog.broker.kafka.call import Answer, Call, Head, read_call
 from tidelog.broker.kafka.fetch import Fetching
-from tidelog.broker.kafka.groups.beats import answer_well
+from tidelog.broker.kafka.groups.beats import BEATS
 from tidelog.broker.kafka.handlers import Handlers
 from tidelog.broker.kafka.identity import Identity
 from tidelog.broker.kafka.listener_parts import Parts
@@ -216,7 +216,8 @@ class Connection:
             metadata = self._parts.metadata
             self._begin_steps(slot, metadata.answer(call, self._identity.caller), metadata.answer_later)
             return
-        if call.api.key is Key.HEARTBEAT and (answer := answer_well(self._parts, call, self._identity.caller)):
+        beat = BEATS.get(call.api.key)
+        if beat is not None and (answer := beat(self._parts, call, self._identity.caller)):
             self._pipeline.answer_now(slot, answer)
             return
         identity = self._identity

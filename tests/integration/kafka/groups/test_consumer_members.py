@@ -5,8 +5,10 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from tests.integration.kafka.conftest import Client, KafkaSite
-from tests.integration.kafka.groups.conftest import GROUP, assigned, consumer_beat, lead
+import pytest
+
+from tests.integration.kafka.conftest import Client, KafkaSite, request_frame
+from tests.integration.kafka.groups.conftest import GROUP, assigned, consumer_beat, consumer_tree, lead
 from tests.integration.kafka.test_versions import versions
 from tidelog.broker.kafka.apis import Key
 from tidelog.model.kafka_codes import KafkaCode
@@ -121,3 +123,22 @@ async def test_descriptions(site: KafkaSite) -> None:
         for shown in (member.assignment, member.target_assignment):
             assert [(one.topic_name, one.partitions) for one in shown.topic_partitions] == [("t", (0, 1))]
         assert unknown.error_code.value == KafkaCode.GROUP_ID_NOT_FOUND
+
+
+async def test_a_heartbeat_that_says_nothing_new_takes_no_task_and_gets_the_same_answer(
+    site: KafkaSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, groups = await site.client(), site.broker.face.groups
+    for version in versions(Key.CONSUMER_GROUP_HEARTBEAT):
+        joined = await consumer_beat(client, f"m{version}", 0, version, topic_partitions=[])
+        me, epoch = joined.member_id, joined.member_epoch
+        await consumer_beat(client, me, epoch, version, topic_partitions=owned(site, 0, 1))
+        frame = request_frame(Key.CONSUMER_GROUP_HEARTBEAT, version, consumer_tree(me, epoch, instance_id="i"))
+        answers = []
+        for way in ("answer_now", "ask"):
+            with monkeypatch.context() as patched:
+                patched.setattr(groups, "ask" if way == "answer_now" else "answer_now", lambda *_, **__: None)
+                client.send(frame)
+                answers.append(await client.receive())
+        assert answers[0] == answers[1] != b""
+        await consumer_beat(client, me, -1, version)
