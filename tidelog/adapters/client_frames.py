@@ -41,18 +41,10 @@ class ClientFrames(FrameProtocol):
         # answers.
         super().__init__(cast("Receiver", receiver), timeouts, http_address=http_address, words=words)
         self.frame_bytes_max = frame_bytes_max
-        self._is_clogged = False
-        self._certificate: dict[str, Any] | None = None
-
-    @property
-    def certificate(self) -> dict[str, Any] | None:
-        """The client's verified certificate, as `ssl` parses it; None if it presented none."""
-        return self._certificate
-
-    @property
-    def is_clogged(self) -> bool:
+        self.is_clogged = False
         """True while the client does not take the answers that were sent."""
-        return self._is_clogged
+        self.certificate: dict[str, Any] | None = None
+        """The client's verified certificate, as `ssl` parses it; None if it presented none."""
 
     @property
     def _client(self) -> ClientReceiver:
@@ -60,7 +52,7 @@ class ClientFrames(FrameProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Reads the client's certificate, then sets the connection up."""
-        self._certificate = transport.get_extra_info("peercert") or None
+        self.certificate = transport.get_extra_info("peercert") or None
         super().connection_made(transport)
 
     def hold(self) -> None:
@@ -81,12 +73,12 @@ class ClientFrames(FrameProtocol):
 
     def pause_writing(self) -> None:
         """Stops reading from a client that does not take its answers."""
-        self._is_clogged = True
+        self.is_clogged = True
         self._read_or_not()
 
     def resume_writing(self) -> None:
         """Reads again from a client that takes its answers again, and notifies the receiver."""
-        self._is_clogged = False
+        self.is_clogged = False
         self._read_or_not()
         if not self._is_closed:
             self._client.unclogged()
@@ -94,7 +86,7 @@ class ClientFrames(FrameProtocol):
     def _read_or_not(self) -> None:
         if self._is_closed:
             return
-        if self._is_held or self._is_clogged:
+        if self._is_held or self.is_clogged:
             self._transport.pause_reading()
         else:
             self._transport.resume_reading()

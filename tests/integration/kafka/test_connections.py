@@ -149,7 +149,7 @@ async def test_who_sends_thousands_of_requests_in_one_piece_leaves_others_their_
     client, other = await site.client(), await site.client()
     assert (await other.ask(Key.API_VERSIONS, 1)).error_code == ErrorCode.none
     client.writer.write((len(VERSIONS).to_bytes(4) + VERSIONS) * 2_000)
-    served = site.server.metrics.of(Key.API_VERSIONS, 0)
+    served = site.server.metrics.calls[Key.API_VERSIONS, 0]
     while not served.requests:
         await asyncio.sleep(0)
     assert served.requests <= TURN_REQUESTS

@@ -132,7 +132,7 @@ async def test_clients_that_read_nothing_cost_no_more_than_the_answers_budget(si
         client = await site.client()
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]  # a stream's transport can
         client.send(request_frame(Key.FETCH, 12, whole))
-    stats, answers = site.server.metrics.of(Key.FETCH, 12), site.server.parts.admission.answers
+    stats, answers = site.server.metrics.calls[Key.FETCH, 12], site.server.parts.admission.answers
     while stats.requests < count:
         await asyncio.sleep(0.01)
     assert stats.sent_bytes < answers.bytes_max + count * 2_000_000, "beyond the budget each gets what the system takes"

@@ -164,7 +164,7 @@ class Connection:
     def _begin_call(self, frame: memoryview, came_s: float, now_s: float) -> bool:
         head = Head(frame)
         api = APIS.get(head.key)
-        if api is None or not api.has(head.version):
+        if api is None or not api.oldest <= head.version <= api.newest:
             return self._begin_unknown(frame, head)
         if not self._pipeline.has_turn(api.key) or self._stream.is_clogged:
             return False
@@ -172,7 +172,7 @@ class Connection:
         self._identity.refuse(api.key, self._stream.certificate)
         if not self._has_means(call):
             return False
-        slot = Slot(call, len(frame), self._parts.metrics.of(api.key, head.version))
+        slot = Slot(call, len(frame), self._parts.metrics.calls[api.key, head.version])
         if api.key is Key.PRODUCE:
             return self._begin_produce(slot, now_s - came_s)
         slot.stats.waiting.observe(now_s - came_s)

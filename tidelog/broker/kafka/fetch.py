@@ -25,7 +25,7 @@ from tidelog.broker.kafka.endpoints import hint_of
 from tidelog.broker.kafka.fetch_codec import IDS_FROM, NO_SESSION, FetchEntry, FetchRequest, read_fetch, write_fetched
 from tidelog.broker.kafka.listener_parts import Parts
 from tidelog.broker.kafka.memory import has_no_room
-from tidelog.broker.kafka.slices import Slices, finished
+from tidelog.broker.kafka.slices import ENTRIES, finished
 from tidelog.model.access import Caller, Operation, Resource
 from tidelog.model.cluster import PartitionInfo
 from tidelog.model.errors import NotLeader, OffsetOutOfRange, RecordsLost, TidelogError
@@ -88,10 +88,9 @@ class Fetching:
         if self._call.version < IDS_FROM:
             return
         image = self._parts.cluster.image
-        for topic_id, entries in self._request.topics:
-            topic = self._parts.ids.find(image, topic_id)
-            for entry in entries:
-                entry.topic = "" if topic is None else topic.name
+        for entry in self._request.entries:
+            topic = self._parts.ids.find(image, entry.topic)
+            entry.topic = "" if topic is None else topic.name
 
     @property
     def _wait_s(self) -> float:
@@ -108,8 +107,7 @@ class Fetching:
         )
         self._bytes = 0
         must_answer = False
-        slices = Slices()
-        for entry in self._request.entries:
+        for served, entry in enumerate(self._request.entries, start=1):
             entry.reset()
             if remaining > 0:
                 self._read(entry, min(max(entry.bytes_max, 1), remaining))
@@ -117,7 +115,7 @@ class Fetching:
                 must_answer = True
             remaining -= len(entry.data)
             self._bytes += len(entry.data)
-            if slices.end_with(1):
+            if served % ENTRIES == 0:
                 yield None
         self._parts.turn.count(size=self._bytes)
         return must_answer or self._bytes >= self._request.bytes_min

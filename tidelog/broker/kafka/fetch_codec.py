@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from tidelog.broker.kafka.call import Answer, Call
 from tidelog.broker.kafka.endpoints import Hint, leader_tag, nodes_tag
-from tidelog.broker.kafka.slices import Slices
-from tidelog.model.kafka_wire import INT16, INT32, NO_TAGS, array, string, tagged, uvarint
+from tidelog.broker.kafka.slices import ENTRIES
+from tidelog.model.kafka_wire import INT32, NO_TAGS, array, tagged, uvarint
 from tidelog.model.ports import Buffer
 from tidelog.model.receipt_tags import TAG, FetchedTag, encode, is_requested
 from tidelog.model.steps import Steps
@@ -29,6 +29,7 @@ _TERMS_IN_SESSION: Final = struct.Struct(">iiibii")
 _WANTED: Final = struct.Struct(">iiqiqi")
 """Layout of a partition's fields in flexible versions. Ignored are the epoch of what was fetched last, and where the
 asking broker's log begins: they are for brokers."""
+_BEGIN: Final = struct.Struct(">ihi")
 _HEAD: Final = struct.Struct(">ihqqq")
 _CURRENT_LEADER: Final = 1
 
@@ -37,7 +38,7 @@ class FetchEntry(Struct):
     """A partition of a Fetch request, and its part of the answer."""
 
     topic: str
-    """Name of the topic; empty if no topic has the requested id."""
+    """Name of the topic; at first its id, if the request has ids, and empty if no topic has that."""
     partition: int
     leader_epoch: int
     offset: int
@@ -57,22 +58,19 @@ class FetchEntry(Struct):
 
 
 class FetchRequest(Struct):
-    """A decoded Fetch request. Each topic in `topics` is the name or id that the client sent, with its partitions."""
+    """A decoded Fetch request. `topics` holds the name or id of each topic, as it is encoded, with its partitions."""
 
     wait_ms: int
     bytes_min: int
     bytes_max: int
     session_id: int
     session_epoch: int
-    topics: list[tuple[str, list[FetchEntry]]]
+    topics: list[tuple[memoryview, list[FetchEntry]]]
+    entries: list[FetchEntry]
+    """All partitions of the request, in order."""
     rack: str = ""
     is_ours: bool = False
     """True if the client is tidelog's own."""
-
-    @property
-    def entries(self) -> list[FetchEntry]:
-        """All partitions of the request, in order."""
-        return [entry for _, entries in self.topics for entry in entries]
 
 
 def read_fetch(call: Call) -> Steps[FetchRequest]:
@@ -86,8 +84,8 @@ def read_fetch(call: Call) -> Steps[FetchRequest]:
         session_id, session_epoch = NO_SESSION, -1
     else:
         wait_ms, bytes_min, bytes_max, _, session_id, session_epoch = reader.unpack(_TERMS_IN_SESSION)
-    topics = yield from _read_topics(call)
-    request = FetchRequest(wait_ms, bytes_min, bytes_max, session_id, session_epoch, topics)
+    topics, entries = yield from _read_topics(call)
+    request = FetchRequest(wait_ms, bytes_min, bytes_max, session_id, session_epoch, topics, entries)
     if version >= SESSIONS_FROM:
         _skip_forgotten(call)
     if version >= RACKS_FROM:
@@ -96,21 +94,24 @@ def read_fetch(call: Call) -> Steps[FetchRequest]:
     return request
 
 
-def _read_topics(call: Call) -> Steps[list[tuple[str, list[FetchEntry]]]]:
+def _read_topics(call: Call) -> Steps[tuple[list[tuple[memoryview, list[FetchEntry]]], list[FetchEntry]]]:
     reader, is_flexible = call.reader, call.is_flexible
-    topics = []
-    slices = Slices()
+    topics, all_entries, served = [], [], 0
     for _ in range(reader.array(_ENTRY_BYTES_MIN, is_flexible=is_flexible)):
+        begin = reader.position
         topic = reader.uuid() if call.version >= IDS_FROM else reader.string(is_flexible=is_flexible)
+        encoded_topic = reader.frame[begin : reader.position]
         count = reader.array(_ENTRY_BYTES_MIN, is_flexible=is_flexible)
         entries = []
         for _ in range(count):
             entries.append(_read_entry(call, topic))
-            if slices.end_with(1):
+            served += 1
+            if served % ENTRIES == 0:
                 yield None
-        topics.append((topic, entries))
+        topics.append((encoded_topic, entries))
+        all_entries += entries
         reader.tags(is_flexible=is_flexible)
-    return topics
+    return topics, all_entries
 
 
 def _read_entry(call: Call, topic: str) -> FetchEntry:
@@ -145,14 +146,13 @@ def write_fetched(call: Call, request: FetchRequest, throttle_ms: int, error: in
     between which the event loop serves other connections."""
     version, is_flexible = call.version, call.is_flexible
     pieces: Answer = []
-    out = bytearray(call.head()) + INT32.pack(throttle_ms)
-    if version >= SESSIONS_FROM:
-        out += INT16.pack(error) + INT32.pack(NO_SESSION)
+    out = bytearray(call.head())
+    out += _BEGIN.pack(throttle_ms, error, NO_SESSION)[: 10 if version >= SESSIONS_FROM else 4]
     topics = [] if error else request.topics
-    slices = Slices()
+    served = 0
     out += array(len(topics), is_flexible=is_flexible)
     for topic, entries in topics:
-        out += bytes.fromhex(topic) if version >= IDS_FROM else string(topic, is_flexible=is_flexible)
+        out += topic
         out += array(len(entries), is_flexible=is_flexible)
         for entry in entries:
             _write_entry(out, entry, version, is_flexible=is_flexible)
@@ -160,12 +160,13 @@ def write_fetched(call: Call, request: FetchRequest, throttle_ms: int, error: in
                 pieces += [out, entry.data]
                 out = bytearray()
             out += _end_of(entry, version, is_flexible=is_flexible)
-            if slices.end_with(1):
+            served += 1
+            if served % ENTRIES == 0:
                 yield None
         if is_flexible:
             out += NO_TAGS
     if version >= HINTS_FROM:
-        out += nodes_tag([entry.hint for entry in request.entries if entry.hint is not None])
+        out += nodes_tag(request.entries)
     elif is_flexible:
         out += NO_TAGS
     return [*pieces, out]

@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from tidelog.broker.face.brake import Brake
 from tidelog.broker.face.shedding import BRAKED_FROM, RequestClass
 from tidelog.broker.kafka.admin.table import CALLS
 from tidelog.broker.kafka.apis import Key
@@ -58,25 +57,21 @@ class Means:
         to the request quota. Raises `Overloaded` once it has waited too long for its memory."""
         if call.api.key is Key.FETCH and self._parts.turn.has_many_bytes:
             return Lack("turn", 0.0)
-        if (broker_lack := self._lack_of_broker(call)) is not None and self._has_waited_s(
-            call
-        ) < self._parts.limits.room_s_max:
+        broker_lack = self._lack_of_broker(call.api.key)
+        if broker_lack is not None and self._has_waited_s(call) < self._parts.limits.room_s_max:
             return broker_lack
-        if not self._memory.take_frame(len(call.frame)):
+        if not self._memory.take_frame(call.reader.end):
             return Lack("request memory", ROOM_LOOK_S)
         pause_s = self.pacing.pause_s(call, caller)
         return Lack("share", pause_s) if pause_s > 0 else None
 
-    def _lack_of_broker(self, call: Call) -> Lack | None:
-        if call.api.key is Key.FETCH and has_no_room(self._parts.admission):
+    def _lack_of_broker(self, key: Key) -> Lack | None:
+        if key is Key.FETCH and has_no_room(self._parts.admission):
             return Lack("answer memory", ROOM_LOOK_S)
-        if self._brake.level and self._brake.level >= BRAKED.get(call.api.key, self._brake.level + 1):
+        level = self._parts.admission.shedding.brake.level
+        if level and level >= BRAKED.get(key, level + 1):
             return Lack("lag", BRAKE_LOOK_S)
         return None
-
-    @property
-    def _brake(self) -> Brake:
-        return self._parts.admission.shedding.brake
 
     def _has_waited_s(self, call: Call) -> float:
         return self._parts.face.clock.monotonic_s() - call.began_s

@@ -39,6 +39,7 @@ class ConnectionMemory:
         self._bodies = admission.bodies
         self._answers = admission.answers
         self._stream = stream
+        self._loop = asyncio.get_running_loop()
         self._frame_bytes = 0
         self._under_way_bytes = 0
         self._record_bytes = 0
@@ -67,7 +68,7 @@ class ConnectionMemory:
         self._frame_bytes = 0
 
     def drop_frame(self) -> None:
-        """Releases the memory of a frame that became no request."""
+        """Releases the memory of a frame that became no request, or was answered at once."""
         self._bodies.give_back(self._frame_bytes)
         self._frame_bytes = 0
 
@@ -80,7 +81,7 @@ class ConnectionMemory:
         """Takes memory for records passed to the transport, until the kernel has taken them."""
         self._answers.take(size, held=self._answers.used)
         self._record_bytes += size
-        asyncio.get_running_loop().call_soon(self.release_records)
+        self._loop.call_soon(self.release_records)
 
     def release_records(self) -> None:
         """Releases the memory of sent records, if the transport's buffer has drained."""

@@ -8,7 +8,7 @@ software names at most 100 are kept.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -44,7 +44,8 @@ class KafkaMetrics(Collector):
     """All metrics of one listener."""
 
     def __init__(self) -> None:
-        self.calls: dict[tuple[Key, int], CallStats] = {}
+        self.calls: defaultdict[tuple[Key, int], CallStats] = defaultdict(CallStats)
+        """Counters by request type and version; made at the first request."""
         self.refused: Counter[str] = Counter()
         """Number of connections refused or closed by the broker, by reason."""
         self.held: Counter[str] = Counter()
@@ -52,13 +53,6 @@ class KafkaMetrics(Collector):
         self.software: Counter[str] = Counter()
         """Number of connections by client software (name and version)."""
         self._gauges: list[tuple[str, str, Callable[[], float]]] = []
-
-    def of(self, call: Key, version: int) -> CallStats:
-        """Returns the counters of a request type and version; creates them at the first request."""
-        stats = self.calls.get((call, version))
-        if stats is None:
-            stats = self.calls[call, version] = CallStats()
-        return stats
 
     def met(self, software: str) -> None:
         """Counts a connection by its client software."""

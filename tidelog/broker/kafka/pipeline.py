@@ -71,7 +71,7 @@ class Pipeline:
 
     def answer_now(self, slot: Slot, answer: Answer) -> None:
         """Sends the answer to a request that finished at once, with no other in progress."""
-        self._memory.hand_on()
+        self._memory.drop_frame()
         slot.answer = answer
         self._send(slot)
 
@@ -79,13 +79,14 @@ class Pipeline:
         """Marks a request as answered. Its answer is sent when all requests before it have theirs."""
         slot.is_done = True
         while self._slots and self._slots[0].is_done:
-            self._send(self._slots.popleft())
+            first = self._slots.popleft()
+            self._memory.give_back(first.size)
+            self._send(first)
         if not self._slots:
             self._is_alone = False
 
     def _send(self, slot: Slot) -> None:
         stats = slot.stats
-        self._memory.give_back(slot.size)
         self.answered_s = self._clock.monotonic_s()
         stats.requests += 1
         stats.errors += slot.has_error

@@ -39,8 +39,8 @@ class Production:
     """A Produce request in progress: hands its batches to the partitions and collects their outcomes."""
 
     def __init__(self, parts: Parts, call: Call, request: ProduceRequest, finish: Callable[[Production], None]) -> None:
-        """`finish` is called once, when all partitions have an outcome, but never during `begin`. The caller has to call
-        `expire` at `deadline_s`."""
+        """`finish` is called once, when all partitions have an outcome, but never during `begin`. The caller has to
+        call `expire` at `deadline_s`."""
         self.call = call
         self.request = request
         self.has_failed = False

@@ -14,8 +14,8 @@ from msgspec import Struct
 
 from tidelog.broker.kafka.call import Answer, Call
 from tidelog.broker.kafka.endpoints import Hint, leader_tag, nodes_tag
-from tidelog.broker.kafka.slices import Slices
-from tidelog.model.kafka_wire import INT32, INT64, NO_TAGS, array, string, tagged
+from tidelog.broker.kafka.slices import ENTRIES
+from tidelog.model.kafka_wire import INT32, NO_TAGS, array, string, tagged
 from tidelog.model.receipt_tags import TAG, ProducedTag, encode, is_requested
 from tidelog.model.steps import Steps
 
@@ -25,7 +25,10 @@ MESSAGES_FROM: Final = 8
 HINTS_FROM: Final = 10
 _ENTRY_BYTES_MIN: Final = 5
 _TERMS: Final = struct.Struct(">hi")
-_PARTITION: Final = struct.Struct(">ihq")
+_PARTITION: Final = struct.Struct(">ihqqq")
+_NO_MESSAGES: Final = b"\x01\0"
+"""An empty array of messages about single records, and a null message."""
+_NO_MESSAGES_INFLEXIBLE: Final = b"\0\0\0\0\xff\xff"
 
 
 class ProduceEntry(Struct):
@@ -47,12 +50,12 @@ class ProduceEntry(Struct):
 
 
 class ProduceRequest(Struct):
-    """A decoded Produce request. `topics` holds each topic name with its partitions."""
+    """A decoded Produce request. `topics` holds each topic name, as it is encoded, with its partitions."""
 
     transactional_id: str | None
     acks: int
     timeout_ms: int
-    topics: list[tuple[str, list[ProduceEntry]]]
+    topics: list[tuple[memoryview, list[ProduceEntry]]]
     entries: list[ProduceEntry]
     """All partitions of the request, in order."""
     is_ours: bool = False
@@ -67,20 +70,23 @@ def read_produce(call: Call) -> Steps[ProduceRequest]:
     if call.version >= TRANSACTIONS_FROM:
         transactional_id = reader.nullable_string(is_flexible=is_flexible)
     acks, timeout_ms = reader.unpack(_TERMS)
-    topics, all_entries, slices = [], [], Slices()
+    topics, all_entries, served = [], [], 0
     for _ in range(reader.array(_ENTRY_BYTES_MIN, is_flexible=is_flexible)):
+        begin = reader.position
         name = reader.string(is_flexible=is_flexible)
-        entries = []
+        encoded_name, entries = reader.frame[begin : reader.position], []
         for _ in range(reader.array(_ENTRY_BYTES_MIN, is_flexible=is_flexible)):
             partition = reader.int32()
             entries.append(ProduceEntry(name, partition, reader.nullable_span(is_flexible=is_flexible)))
             reader.tags(is_flexible=is_flexible)
-            if slices.end_with(1):
+            served += 1
+            if served % ENTRIES == 0:
                 yield None
         reader.tags(is_flexible=is_flexible)
-        if slices.end_with(1):
+        served += 1
+        if served % ENTRIES == 0:
             yield None
-        topics.append((name, entries))
+        topics.append((encoded_name, entries))
         all_entries += entries
     is_ours = is_requested(reader, is_flexible=is_flexible)
     return ProduceRequest(transactional_id, acks, timeout_ms, topics, all_entries, is_ours)
@@ -88,33 +94,34 @@ def read_produce(call: Call) -> Steps[ProduceRequest]:
 
 def write_produced(call: Call, request: ProduceRequest, throttle_ms: int) -> Steps[Answer]:
     """Encodes the answer; a long one in slices, between which the event loop serves other connections."""
-    version, is_flexible, slices = call.version, call.is_flexible, Slices()
+    version, is_flexible, served = call.version, call.is_flexible, 0
     out = bytearray(call.head())
     out += array(len(request.topics), is_flexible=is_flexible)
     for name, entries in request.topics:
-        out += string(name, is_flexible=is_flexible) + array(len(entries), is_flexible=is_flexible)
+        out += name
+        out += array(len(entries), is_flexible=is_flexible)
         for entry in entries:
             _write_entry(out, entry, version, is_flexible=is_flexible)
-            if slices.end_with(1):
+            served += 1
+            if served % ENTRIES == 0:
                 yield None
         if is_flexible:
             out += NO_TAGS
     if version >= 1:
         out += INT32.pack(throttle_ms)
     if version >= HINTS_FROM:
-        out += nodes_tag([entry.hint for entry in request.entries if entry.hint is not None])
+        out += nodes_tag(request.entries)
     elif is_flexible:
         out += NO_TAGS
     return [out]
 
 
 def _write_entry(out: bytearray, entry: ProduceEntry, version: int, *, is_flexible: bool) -> None:
-    out += _PARTITION.pack(entry.partition, entry.error, entry.base_offset)
-    if version >= 2:
-        out += INT64.pack(entry.append_time_ms)
-    if version >= 5:
-        out += INT64.pack(entry.log_start_offset)
-    if version >= MESSAGES_FROM:
+    place = entry.partition, entry.error, entry.base_offset, entry.append_time_ms, entry.log_start_offset
+    out += _PARTITION.pack(*place)[: 30 if version >= 5 else 22 if version >= 2 else 14]
+    if version >= MESSAGES_FROM and entry.message is None:
+        out += _NO_MESSAGES if is_flexible else _NO_MESSAGES_INFLEXIBLE
+    elif version >= MESSAGES_FROM:
         out += array(0, is_flexible=is_flexible) + string(entry.message, is_flexible=is_flexible)
     if entry.tag is not None or (version >= HINTS_FROM and entry.hint is not None):
         fields = {} if entry.tag is None else {TAG: encode(entry.tag)}

@@ -13,21 +13,17 @@ class ByteBudget:
         assert bytes_max > 0
         self.bytes_max = bytes_max
         self._purpose = purpose
-        self._used = 0
-
-    @property
-    def used(self) -> int:
+        self.used = 0
         """The bytes in use."""
-        return self._used
 
     def take(self, size: int, *, held: int = 0) -> None:
         """Takes `size` bytes for a request that has taken `held` before. Raises `Overloaded` if they do not fit beside
         what is taken; if no other request holds any, every size is let in, so that no request is refused for ever."""
-        if self._used + size > self.bytes_max and self._used > held:
+        if self.used + size > self.bytes_max and self.used > held:
             raise Overloaded(f"the memory for {self._purpose} is in use by other requests; try again in a moment")
-        self._used += size
+        self.used += size
 
     def give_back(self, size: int) -> None:
         """Gives back `size` bytes taken with `take`."""
-        self._used -= size
-        assert size >= 0 <= self._used, "a byte budget was given back more than was taken"
+        self.used -= size
+        assert size >= 0 <= self.used, "a byte budget was given back more than was taken"

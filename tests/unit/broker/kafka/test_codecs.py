@@ -70,7 +70,11 @@ def read_frame(frame: bytes) -> object:
     view = memoryview(bytearray(frame))
     head = Head(view)
     api = APIS.get(head.key)
-    return None if api is None or not api.has(head.version) else read_body(read_call(api, head, view, 0.0))
+    return (
+        None
+        if api is None or not api.oldest <= head.version <= api.newest
+        else read_body(read_call(api, head, view, 0.0))
+    )
 
 
 FRAMES = [request_frame(key, version, tree) for key, (version, tree) in SEEDS.items()]

@@ -47,7 +47,7 @@ def read_unchanged(call: Call, caller: Caller) -> Heartbeat | None:
     reader = Reader(call.frame, call.reader.position)
     group, member_id = reader.string(is_flexible=True), reader.string(is_flexible=True)
     epoch, instance_id = reader.int32(), reader.nullable_string(is_flexible=True)
-    if epoch <= JOIN or call.frame[reader.position :] != _UNCHANGED[call.version]:
+    if epoch <= JOIN or bytes(call.frame[reader.position :]) != _UNCHANGED[call.version]:
         return None
     return Heartbeat(
         group=group,
