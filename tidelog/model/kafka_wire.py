@@ -141,6 +141,9 @@ class Reader:
         """Skips the tagged fields that end a structure of a flexible version."""
         if not is_flexible:
             return
+        if self.position < self.end and self.frame[self.position] == 0:  # nearly always
+            self.position += 1
+            return
         for _ in range(self.uvarint()):
             self.uvarint()
             self._take(self.uvarint())

@@ -61,7 +61,8 @@ class Appender:
         # The roll comes first: what is gathered in one append lies in one segment, and is undone there if it fails.
         if self._is_time_to_roll(now_ms):
             self.roll(now_ms)
-        tail, rows = state.tail, []
+        tail, rows = state.tail, list[bytes]()
+        data: list[Buffer] = []
         for number, batch in enumerate(batches):
             header = batch.header
             # Offsets are skipped in Paxos logs alone, where a void value had them. In an ISR log a gap would be a lost
@@ -73,13 +74,15 @@ class Appender:
                 # nobody can name: a voter must know which slot it has lost.
                 rows.append(self._codec.name(tail, names[number]))
                 tail = tail._replace(sequence=tail.sequence + 1)
-            rows.append(self._codec.batch(tail, header, batch.buffers, identities[number] if identities else None))
+            buffers = batch.buffers
+            data += buffers
+            rows.append(self._codec.batch(tail, header, buffers, identities[number] if identities else None))
             tail = Tail(
                 tail.sequence + 1, tail.durable, header.leader_epoch, header.next_offset,
                 tail.file_position + header.size, max(tail.running_max_timestamp, header.max_timestamp),
                 tail.log_start_offset,
             )  # fmt: skip
-        self._write([buffer for batch in batches for buffer in batch.buffers], rows, tail)
+        self._write(data, rows, tail)
         state.marked = tail.durable  # the rows say so
         for batch in batches:
             self._note(batch, now_ms)

@@ -30,7 +30,7 @@ from typing import NamedTuple
 from crc32c import crc32c
 from xxhash import xxh3_128, xxh3_128_digest
 
-from tidelog.model.batch_header import BatchHeader
+from tidelog.model.batch_header import CONTROL_BIT, BatchHeader
 from tidelog.model.errors import InvalidBatch
 from tidelog.model.ids import PartitionId, TopicId
 from tidelog.model.ports import Buffer
@@ -192,11 +192,12 @@ class RowCodec:
         agreed on in; without it, they are read from the batch if it is a journal entry, and are 0 otherwise."""
         # Clients choose timestamps, so a later batch may be older. The maximum so far never falls, and can be bisected.
         newest = max(tail.running_max_timestamp, header.max_timestamp)
-        position, number = identity_of(header, buffers[0]) if identity is None else identity
+        position, number = identity or (identity_of(header, buffers[0]) if header.attributes & CONTROL_BIT else (0, 0))
+        digest = xxh3_128_digest(buffers[0]) if len(buffers) == 1 else _digest(buffers)
         return self.seal_bytes(
             _BODY.pack(
                 MAGIC, VERSION, Kind.BATCH, header.leader_epoch, tail.sequence, tail.durable, position, number,
-                header.base_offset, tail.file_position, header.max_timestamp, newest, _digest(buffers),
+                header.base_offset, tail.file_position, header.max_timestamp, newest, digest,
                 header.producer_id, header.base_sequence, header.producer_epoch, header.attributes,
                 12 + header.batch_length, header.last_offset_delta, tail.log_start_offset,
                 header.base_offset - tail.offset,
@@ -350,8 +351,6 @@ def _parse_producer(raw: Buffer) -> tuple[int, ProducerState]:
 
 def _digest(buffers: Sequence[Buffer]) -> bytes:
     """Returns the XXH3-128 digest of all these bytes in order."""
-    if len(buffers) == 1:
-        return xxh3_128_digest(buffers[0])
     digest = xxh3_128()
     for buffer in buffers:
         digest.update(buffer)

@@ -52,7 +52,7 @@ class Call(Struct):
 def read_call(api: Api, head: Head, frame: memoryview, now_s: float) -> Call:
     """Reads the variable part of a request header and returns the `Call`. Raises `Malformed`."""
     reader = Reader(frame, _HEAD.size)
-    is_flexible = api.is_flexible(head.version)
+    is_flexible = head.version >= api.flexible_from
     client_id = reader.nullable_string(is_flexible=False) or ""  # in every version a string of the old kind
     reader.tags(is_flexible=is_flexible)
     return Call(api, head.version, head.correlation_id, client_id[:CLIENT_ID_CHARS_MAX], reader, is_flexible, now_s)

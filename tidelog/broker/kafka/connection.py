@@ -339,7 +339,8 @@ class Connection:
         self._pipeline.done(slot)
         if self._is_draining and self._pipeline.is_empty:
             self._stream.close()
-        self._look_soon()
+        if self._waiting is not None:
+            self._look_soon()
 
     # -- looking again -----------------------------------------------------------------------------------------------
 

@@ -65,9 +65,10 @@ class Production:
         """Returns each entry with the partition that this broker leads; with None, and the entry's error set, if it
         does not lead it."""
         led: Led = []
+        led_here = self._parts.face.partitions.led_here
         for entry in entries:
             try:
-                led.append((entry, self._parts.partitions.led_here(entry.topic, entry.partition)))
+                led.append((entry, led_here(entry.topic, entry.partition)))
             except TidelogError as error:
                 self._refuse(entry, error)
                 led.append((entry, None))
@@ -130,7 +131,8 @@ class Production:
     def _judge(self, entry: ProduceEntry, caller: Caller) -> tuple[KafkaCode, str | None] | None:
         """Returns the error code and message if this partition may not be written to, whichever broker leads it;
         otherwise None."""
-        if not self._parts.may(caller, Operation.WRITE, Resource("Topic", entry.topic)):
+        is_open = self._parts.admission.is_open
+        if not is_open and not self._parts.may(caller, Operation.WRITE, Resource("Topic", entry.topic)):
             return KafkaCode.TOPIC_AUTHORIZATION_FAILED, None
         if self.call.version < TRANSACTIONS_FROM:
             return KafkaCode.UNSUPPORTED_VERSION, None
@@ -186,7 +188,7 @@ class Production:
             else:
                 entry.base_offset = base_offset
             entry.append_time_ms = -1 if outcome.log_append_time_ms is None else outcome.log_append_time_ms
-            entry.log_start_offset = partition.log_start_offset
+            entry.log_start_offset = partition.log.log_start_offset
         self._left -= 1
         if self._left == 0:
             self._proposals.clear()

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 
 from tidelog.broker.partitions.mailbox import Mailbox
-from tidelog.broker.partitions.proposals import Ahead, Asker, Proposal, admit_batches, stamp_keyed
+from tidelog.broker.partitions.proposals import ACKS_NONE, Ahead, Asker, Proposal, admit_batches, stamp_keyed
 from tidelog.broker.runtime.stats import Stats
 from tidelog.config.schema import TopicConfig
 from tidelog.model.batch_header import RecordBatch
@@ -71,13 +71,15 @@ class Intake:
     def _is_admitted(
         self, proposal: Proposal, producers: ProducerTable, ahead: Ahead, appended_end: int, loop_s: float
     ) -> bool:
-        if proposal.is_abandoned:
+        asker = proposal.asker
+        if proposal.acks != ACKS_NONE and (asker is None or asker.is_gone):
             return False
         try:
             if loop_s >= proposal.deadline_s:
                 raise proposal.late()
             proposal.judge(producers, ahead)
-            proposal.require_end(appended_end)
+            if proposal.expected_end is not None:
+                proposal.require_end(appended_end)
         except TidelogError as error:
             self._stats.refused_appends += 1
             proposal.fail(error)
@@ -124,7 +126,10 @@ class Group:
         """Adds the appended batches to the broker's statistics."""
         self._stats.append_writes += 1
         self._stats.appended_batches += len(fresh)
-        records, size = sum(batch.header.record_count for batch in fresh), sum(batch.header.size for batch in fresh)
+        records = size = 0
+        for batch in fresh:
+            records += batch.header.record_count
+            size += batch.header.size
         self._stats.appended_records += records
         self._stats.appended_bytes += size
         self._stats.stages.produce_append.observe(self._clock.monotonic_s() - self.proposals[0].since_s)

@@ -89,19 +89,16 @@ class Proposal(Struct, eq=False):
     """Size of all batches in bytes."""
 
     def __post_init__(self) -> None:
-        self.size = sum([batch.header.size for batch in self.batches])
+        for batch in self.batches:
+            self.size += batch.header.size
 
     def appended(self, log_end_offset: int) -> None:
         """Sets `committed_at` when all batches are in the log. A duplicate whose offsets are forgotten is anywhere
         below the log's end."""
         self.is_appended = True
-        ends = [log_end_offset if last is None else last + 1 for _, last in self.placements]
-        self.committed_at = max(ends, default=0)
-
-    @property
-    def is_abandoned(self) -> bool:
-        """True if a caller waited, and has gone or has got a result."""
-        return self.acks != ACKS_NONE and not self.is_waiting
+        self.committed_at = 0
+        for _, last in self.placements:
+            self.committed_at = max(self.committed_at, log_end_offset if last is None else last + 1)
 
     @property
     def is_waiting(self) -> bool:
@@ -139,7 +136,8 @@ class Proposal(Struct, eq=False):
         ahead.update(before)
 
     def require_end(self, appended_end: int) -> None:
-        """Checks that the log ends at `expected_end`, unless all batches are duplicates. Called after `judge`.
+        """Checks that the log ends at `expected_end`, if any is given, unless all batches are duplicates. Called after
+        `judge`.
 
         Raises `EndOffsetMoved`; or `LeaderNotAvailable` if the log does not reach that end: the producer knows of later
         batches, so that another broker may lead by now.
