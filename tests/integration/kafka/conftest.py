@@ -105,7 +105,7 @@ def request_frame(key: Key, version: int, tree: Mapping[str, Any], correlation_i
 def read_answer(key: Key, version: int, frame: bytes) -> Any:
     """The body of an answer, as `kio` reads it; all of the frame has to be it."""
     cls = getattr(message(key, version, "response"), f"{key.label}Response")
-    position = 4 + (APIS[key].is_flexible(version) and key is not Key.API_VERSIONS)
+    position = 4 + (version >= APIS[key].flexible_from and key is not Key.API_VERSIONS)
     body, size = entity_reader(cls)(frame, position)
     assert position + size == len(frame), "something is left behind the answer"
     return body

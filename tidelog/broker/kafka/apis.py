@@ -80,10 +80,6 @@ class Api(NamedTuple):
     newest: int
     flexible_from: int
 
-    def is_flexible(self, version: int) -> bool:
-        """Returns True if the version is flexible: encoded with varints and tagged fields."""
-        return version >= self.flexible_from
-
 
 APIS: Final[Mapping[int, Api]] = MappingProxyType(
     {

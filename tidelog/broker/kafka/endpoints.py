@@ -3,8 +3,8 @@ right one without a Metadata request."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from tidelog.model.cluster import KAFKA, ClusterImage, Endpoint, PartitionInfo
 from tidelog.model.kafka_wire import INT32, NO_TAGS, array, string, tagged
@@ -32,16 +32,10 @@ def leader_tag(hint: Hint) -> bytes:
     return INT32.pack(hint.node_id) + INT32.pack(hint.leader_epoch) + NO_TAGS
 
 
-class Hinted(Protocol):
-    """A partition of an answer, which may name the partition's leader."""
-
-    hint: Hint | None
-
-
-def nodes_tag(entries: Sequence[Hinted]) -> bytes:
-    """Returns the encoded tagged fields of an answer: `NodeEndpoints` with each leader once, or none if no partition
-    names its leader."""
-    nodes = {entry.hint.node_id: entry.hint for entry in entries if entry.hint is not None}
+def nodes_tag(hints: Iterable[Hint]) -> bytes:
+    """Returns the encoded tagged fields of an answer: `NodeEndpoints` with each leader once, or none if there are no
+    leaders."""
+    nodes = {hint.node_id: hint for hint in hints}
     if not nodes:
         return NO_TAGS
     out = array(len(nodes), is_flexible=True)

@@ -166,7 +166,7 @@ def write_fetched(call: Call, request: FetchRequest, throttle_ms: int, error: in
         if is_flexible:
             out += NO_TAGS
     if version >= HINTS_FROM:
-        out += nodes_tag(request.entries)
+        out += nodes_tag([entry.hint for entry in request.entries if entry.hint is not None])
     elif is_flexible:
         out += NO_TAGS
     return [*pieces, out]

@@ -54,7 +54,7 @@ class ConnectionMemory:
             try:
                 self._bodies.take(size, held=self._bodies.used if is_own else 0)
             except Overloaded:
-                now_s = asyncio.get_running_loop().time()
+                now_s = self._loop.time()
                 self._waits_until_s = min(self._waits_until_s, now_s + self._wait_s_max)
                 if now_s < self._waits_until_s:
                     return False

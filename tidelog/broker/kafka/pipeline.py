@@ -48,7 +48,6 @@ class Pipeline:
         self._slots: deque[Slot] = deque()
         self._is_alone = False
         """True while a request is in progress that must run alone."""
-        self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_s = 0.0
 
@@ -101,28 +100,27 @@ class Pipeline:
     def expire_by(self, deadline_s: float) -> None:
         """Has the Produce requests in progress expire at their deadlines, of which one is `deadline_s` (loop time)."""
         # One timer for all, which is not cancelled when a request is answered: most are, long before their deadline.
-        if self._timer is not None:
-            if self._timer_s <= deadline_s:
-                return
-            self._timer.cancel()
-        self._timer_s = deadline_s
-        self._timer = self._loop.call_at(deadline_s, self._expire)
+        if self._timer is None or deadline_s < self._timer_s:
+            self._stop_timer()
+            self._timer_s = deadline_s
+            self._timer = asyncio.get_running_loop().call_at(deadline_s, self._expire, deadline_s)
 
-    def _expire(self) -> None:
-        self._timer = None
-        for production in self._productions():
-            if production.deadline_s <= self._timer_s:
+    def _expire(self, due_s: float) -> None:
+        self._stop_timer()
+        for production in [slot.production for slot in self._slots if slot.production is not None]:
+            if production.deadline_s <= due_s:
                 production.expire()
-        for production in self._productions():
-            self.expire_by(production.deadline_s)
+            else:
+                self.expire_by(production.deadline_s)
 
-    def _productions(self) -> list[Production]:
-        return [slot.production for slot in self._slots if slot.production is not None]
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def leave(self) -> None:
         """Drops all requests, since the connection is lost. Records not appended yet are not appended."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._stop_timer()
         for slot in self._slots:
             if slot.production is not None:
                 slot.production.leave()

@@ -26,9 +26,6 @@ HINTS_FROM: Final = 10
 _ENTRY_BYTES_MIN: Final = 5
 _TERMS: Final = struct.Struct(">hi")
 _PARTITION: Final = struct.Struct(">ihqqq")
-_NO_MESSAGES: Final = b"\x01\0"
-"""An empty array of messages about single records, and a null message."""
-_NO_MESSAGES_INFLEXIBLE: Final = b"\0\0\0\0\xff\xff"
 
 
 class ProduceEntry(Struct):
@@ -110,7 +107,7 @@ def write_produced(call: Call, request: ProduceRequest, throttle_ms: int) -> Ste
     if version >= 1:
         out += INT32.pack(throttle_ms)
     if version >= HINTS_FROM:
-        out += nodes_tag(request.entries)
+        out += nodes_tag([entry.hint for entry in request.entries if entry.hint is not None])
     elif is_flexible:
         out += NO_TAGS
     return [out]
@@ -119,9 +116,7 @@ def write_produced(call: Call, request: ProduceRequest, throttle_ms: int) -> Ste
 def _write_entry(out: bytearray, entry: ProduceEntry, version: int, *, is_flexible: bool) -> None:
     place = entry.partition, entry.error, entry.base_offset, entry.append_time_ms, entry.log_start_offset
     out += _PARTITION.pack(*place)[: 30 if version >= 5 else 22 if version >= 2 else 14]
-    if version >= MESSAGES_FROM and entry.message is None:
-        out += _NO_MESSAGES if is_flexible else _NO_MESSAGES_INFLEXIBLE
-    elif version >= MESSAGES_FROM:
+    if version >= MESSAGES_FROM:
         out += array(0, is_flexible=is_flexible) + string(entry.message, is_flexible=is_flexible)
     if entry.tag is not None or (version >= HINTS_FROM and entry.hint is not None):
         fields = {} if entry.tag is None else {TAG: encode(entry.tag)}

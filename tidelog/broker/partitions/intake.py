@@ -63,23 +63,17 @@ class Intake:
             proposal.since_s = now_s
         ahead: Ahead = {}
         loop_s = asyncio.get_running_loop().time()
-        admitted = [
-            proposal for proposal in waiting if self._is_admitted(proposal, producers, ahead, appended_end, loop_s)
-        ]
+        admitted = [proposal for proposal in waiting if self._admits(proposal, producers, ahead, appended_end, loop_s)]
         return Group(self._topic, admitted, self._clock, self._stats)
 
-    def _is_admitted(
-        self, proposal: Proposal, producers: ProducerTable, ahead: Ahead, appended_end: int, loop_s: float
-    ) -> bool:
-        asker = proposal.asker
-        if proposal.acks != ACKS_NONE and (asker is None or asker.is_gone):
+    def _admits(self, proposal: Proposal, producers: ProducerTable, ahead: Ahead, end: int, loop_s: float) -> bool:
+        if proposal.acks != ACKS_NONE and not proposal.is_waiting:
             return False
         try:
             if loop_s >= proposal.deadline_s:
                 raise proposal.late()
             proposal.judge(producers, ahead)
-            if proposal.expected_end is not None:
-                proposal.require_end(appended_end)
+            proposal.require_end(end)
         except TidelogError as error:
             self._stats.refused_appends += 1
             proposal.fail(error)
@@ -126,10 +120,7 @@ class Group:
         """Adds the appended batches to the broker's statistics."""
         self._stats.append_writes += 1
         self._stats.appended_batches += len(fresh)
-        records = size = 0
-        for batch in fresh:
-            records += batch.header.record_count
-            size += batch.header.size
+        records, size = sum(batch.header.record_count for batch in fresh), sum(batch.header.size for batch in fresh)
         self._stats.appended_records += records
         self._stats.appended_bytes += size
         self._stats.stages.produce_append.observe(self._clock.monotonic_s() - self.proposals[0].since_s)

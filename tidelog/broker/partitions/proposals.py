@@ -136,8 +136,7 @@ class Proposal(Struct, eq=False):
         ahead.update(before)
 
     def require_end(self, appended_end: int) -> None:
-        """Checks that the log ends at `expected_end`, if any is given, unless all batches are duplicates. Called after
-        `judge`.
+        """Checks that the log ends at `expected_end`, unless all batches are duplicates. Called after `judge`.
 
         Raises `EndOffsetMoved`; or `LeaderNotAvailable` if the log does not reach that end: the producer knows of later
         batches, so that another broker may lead by now.

@@ -7,10 +7,11 @@ Encoded and decoded by hand. A heartbeat that has an error, says anything new, o
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
+
+from msgspec import structs
 
 from tidelog.broker.kafka.apis import Key
 from tidelog.broker.kafka.call import Answer, Call
@@ -28,8 +29,7 @@ _UNCHANGED: Final = (b"\0\xff\xff\xff\xff\0\0\0\0", b"\0\xff\xff\xff\xff\0\0\0\0
 """The end of a ConsumerGroupHeartbeat that says nothing new, by version: all fields behind the instance id are null."""
 _CONSUMER_WELL: Final = _NO_THROTTLE + _WELL + b"\0"
 """Throttle time, error code and a null error message."""
-_CONSUMER_END: Final = struct.Struct(">iib1s")
-"""Layout of member epoch, heartbeat interval, a null assignment, and no tags."""
+_NO_ASSIGNMENT: Final = b"\xff" + NO_TAGS
 
 
 def read_heartbeat(call: Call) -> ClassicHeartbeat:
@@ -49,14 +49,8 @@ def read_unchanged(call: Call, caller: Caller) -> Heartbeat | None:
     epoch, instance_id = reader.int32(), reader.nullable_string(is_flexible=True)
     if epoch <= JOIN or bytes(call.frame[reader.position :]) != _UNCHANGED[call.version]:
         return None
-    return Heartbeat(
-        group=group,
-        member_id=member_id,
-        member_epoch=epoch,
-        instance_id=instance_id,
-        client_id=call.client_id,
-        client_host=caller.host,
-    )
+    member = Heartbeat(group=group, member_id=member_id, member_epoch=epoch, instance_id=instance_id)
+    return structs.replace(member, client_id=call.client_id, client_host=caller.host)
 
 
 def _answer_classic(parts: Parts, call: Call, caller: Caller) -> Answer | None:
@@ -74,7 +68,7 @@ def _answer_consumer(parts: Parts, call: Call, caller: Caller) -> Answer | None:
     answer = parts.face.groups.answer_now(beat)
     if not isinstance(answer, HeartbeatAnswer):
         return None
-    end = _CONSUMER_END.pack(answer.member_epoch, answer.heartbeat_interval_ms, -1, NO_TAGS)
+    end = INT32.pack(answer.member_epoch) + INT32.pack(answer.heartbeat_interval_ms) + _NO_ASSIGNMENT
     return [call.head() + _CONSUMER_WELL + string(answer.member_id, is_flexible=True) + end]
 
 
