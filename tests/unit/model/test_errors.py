@@ -103,7 +103,7 @@ def test_a_code_after_which_kafka_clients_try_again_is_retriable_there(code: Kaf
 
 
 def test_every_kafka_code_is_used() -> None:
-    sources = "".join(file.read_text() for file in (ROOT / "tidelog" / "broker" / "kafka").glob("*.py"))
+    sources = "".join(file.read_text() for file in (ROOT / "tidelog" / "broker" / "kafka").rglob("*.py"))
     said = {KafkaCode[name] for name in re.findall(r"KafkaCode\.([A-Z_]+)\b", sources)}
     assert {kind.kafka for kind in TOLD} | {KafkaCode.DUPLICATE_SEQUENCE_NUMBER} | said == set(KafkaCode)
 

@@ -16,6 +16,8 @@ from confluent_kafka import TopicPartition as ConfluentPartition
 from confluent_kafka.admin import AdminClient
 
 from tests.integration.kafka.conftest import KafkaSite, batch
+from tidelog.model.errors import CoordinatorNotAvailable
+from tidelog.model.groups import FetchOffsets
 
 WAIT_S = 20.0
 POLL_S = 0.1
@@ -40,6 +42,7 @@ class Member:
 
     def __init__(self, servers: str, protocol: str, **options: Any) -> None:
         self.values: list[bytes] = []
+        self.errors: list[str] = []
         self.partitions: set[int] = set()
         self._consumer = Consumer(
             {
@@ -60,7 +63,9 @@ class Member:
         self._consumer.subscribe(["t"])
         while not self._is_over.is_set():
             message = self._consumer.poll(POLL_S)
-            if message is not None and message.error() is None:
+            if message is not None and message.error() is not None:
+                self.errors.append(str(message.error()))
+            elif message is not None:
                 self.values.append(message.value() or b"")
                 self._consumer.commit(message=message, asynchronous=False)
             self.partitions = {one.partition for one in self._consumer.assignment()}
@@ -184,6 +189,54 @@ async def test_aiokafka_members_share_and_go_on_where_they_were(site: KafkaSite)
     await again.start()
     assert await read([again], 1) == [b"e"]
     await again.stop()
+
+
+def refuse_offsets(site: KafkaSite, monkeypatch: pytest.MonkeyPatch, times: int) -> list[CoordinatorNotAvailable]:
+    """Has the next questions for committed offsets be refused; returns the errors that are still to come."""
+    groups, refusals = site.broker.face.groups, [CoordinatorNotAvailable("it loads the group")] * times
+    ask = groups.ask
+
+    async def ask_in_vain(request: Any, *, deadline_s: float) -> Any:
+        if isinstance(request, FetchOffsets) and refusals:
+            raise refusals.pop()
+        return await ask(request, deadline_s=deadline_s)
+
+    monkeypatch.setattr(groups, "ask", ask_in_vain)
+    return refusals
+
+
+async def test_aiokafka_goes_on_where_it_was_when_the_coordinator_has_to_load_the_group(
+    site: KafkaSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await fill(site, *sorted(ALL))
+    first = aiokafka_member(address(site))
+    await first.start()
+    assert set(await read([first], 4)) == ALL
+    await first.commit()
+    await first.stop()
+    refusals = refuse_offsets(site, monkeypatch, 2)
+    again = aiokafka_member(address(site))
+    await again.start()
+    await fill(site, b"e")
+    assert await read([again], 1) == [b"e"], "it did not begin anew"
+    assert not refusals
+    await again.stop()
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+async def test_confluent_goes_on_where_it_was_when_the_coordinator_has_to_load_the_group(
+    site: KafkaSite, monkeypatch: pytest.MonkeyPatch, protocol: str
+) -> None:
+    await fill(site, *sorted(ALL))
+    with members(address(site), protocol, {}) as (first,):
+        await until(lambda: set(first.values) == ALL)
+        await stopped([first])
+    refusals = refuse_offsets(site, monkeypatch, 2)
+    with members(address(site), protocol, {}) as (again,):
+        await fill(site, b"e")
+        await until(lambda: again.values == [b"e"])
+        assert (refusals, again.errors) == ([], [])
+        await stopped([again])
 
 
 # -- kafka-python -----------------------------------------------------------------------------------------------------

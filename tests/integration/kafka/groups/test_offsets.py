@@ -21,6 +21,7 @@ from tests.integration.kafka.groups.conftest import (
 )
 from tests.integration.kafka.test_versions import versions
 from tidelog.broker.kafka.apis import Key
+from tidelog.model.errors import CoordinatorNotAvailable
 from tidelog.model.kafka_codes import KafkaCode
 from tidelog.model.kafka_wire import ENTRIES_MAX
 
@@ -97,6 +98,23 @@ async def fetch_in(version: int, client: Client, topic: Any) -> None:
     assert refused == KafkaCode.INVALID_GROUP_ID
     if version >= 10:
         assert codes(await fetch(client, (NO_TOPIC, 1), version=version)) == [KafkaCode.UNKNOWN_TOPIC_ID]
+
+
+@pytest.mark.parametrize("version", versions(Key.OFFSET_FETCH))
+async def test_what_passes_by_itself_is_told_with_each_partition_too(
+    site: KafkaSite, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    client = await site.client()
+
+    async def refuse(*_: object, **__: object) -> None:
+        raise CoordinatorNotAvailable("it loads the group")
+
+    monkeypatch.setattr(site.broker.face.groups, "ask", refuse)
+    refused = await fetch(client, (topic_of(site, version), 1), version=version)
+    assert version < 2 or refused.error_code.value == KafkaCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert codes(refused) == ([KafkaCode.COORDINATOR_LOAD_IN_PROGRESS] if version < 8 else [])
+    if version >= 2:
+        assert (await fetch(client, version=version)).error_code.value == KafkaCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
 async def test_many_groups_in_one_question(site: KafkaSite) -> None:

@@ -4,10 +4,11 @@ several groups."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 from tidelog.broker.kafka.call import Call
 from tidelog.broker.kafka.groups.trees import (
+    LOOKED_FOR,
     Tree,
     as_named,
     deadline_s,
@@ -23,16 +24,14 @@ from tidelog.model.errors import TidelogError
 from tidelog.model.groups import NO_EPOCH, NO_OFFSET, CommittedOffset, FetchOffsets, grouped
 from tidelog.model.kafka_codes import KafkaCode
 
-ERROR_OF_GROUP_SINCE: Final = 2
-"""First version with an error code per group; older versions repeat it with each partition."""
-
 
 async def offset_fetch(parts: Parts, call: Call, request: Any, caller: Caller) -> Tree:
     """Returns the committed offsets of the requested groups."""
     if not hasattr(request, "groups"):
         tree = await _of_group(parts, request, caller)
-        if tree["error_code"] and call.version < ERROR_OF_GROUP_SINCE:
-            tree["topics"] = [_refused(topic, tree["error_code"]) for topic in request.topics]
+        if tree["error_code"]:
+            # aiokafka looks at the partitions alone: where none is named, it takes it that nothing is committed.
+            tree["topics"] = [_refused(topic, tree["error_code"]) for topic in request.topics or ()]
         return tree
     groups = [
         {"group_id": group_request.group_id, **await _of_group(parts, group_request, caller)}
@@ -46,8 +45,16 @@ async def _of_group(parts: Parts, request: Any, caller: Caller) -> Tree:
         require(parts, caller, Operation.DESCRIBE, request.group_id)
         topics = await (_all(parts, request, caller) if request.topics is None else _chosen(parts, request, caller))
     except TidelogError as error:
-        return {"error_code": offsets_code(error), "topics": []}
+        return {"error_code": _code(error), "topics": []}
     return {"error_code": 0, "topics": topics}
+
+
+def _code(error: TidelogError) -> KafkaCode:
+    """Returns Kafka's error code for a request about committed offsets. Transient errors become
+    COORDINATOR_LOAD_IN_PROGRESS, the only code after which all clients ask again: librdkafka's consumer stands still
+    after any other, and aiokafka and Java's consumer before 3.9 end after COORDINATOR_NOT_AVAILABLE."""
+    code = offsets_code(error)
+    return KafkaCode.COORDINATOR_LOAD_IN_PROGRESS if code in LOOKED_FOR else code
 
 
 async def _ask(parts: Parts, request: Any, named: Sequence[tuple[str, int]] | None) -> Sequence[CommittedOffset]:

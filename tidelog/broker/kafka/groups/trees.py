@@ -1,8 +1,8 @@
 """Functions that the group handlers share: ACL checks, deadlines, error codes, and topics given by name or id.
 
 Every group request may be repeated, even after an unknown outcome. So a transient error is reported as
-COORDINATOR_NOT_AVAILABLE, after which every client looks up the coordinator and asks again. The codes that Produce and
-Fetch have for such errors would make some clients fail.
+COORDINATOR_NOT_AVAILABLE, after which every client looks up the coordinator and asks again (but for OffsetFetch, which
+has its own code). The codes that Produce and Fetch have for such errors would make some clients fail.
 """
 
 from __future__ import annotations
