@@ -143,7 +143,7 @@ power-cuts: setup ## Cut the power of real brokers' disks: CUTS=2000, SEED=, MOR
 	nice -n 5 $(BIN)/python -m tests.e2e.power --cuts $(or $(CUTS),100) --seed $(or $(SEED),1) $(MORE)
 
 kafka-suites: setup ## Run aiokafka's and kafka-python's own tests against a broker; a few minutes; MORE='--only kafka-python'
-	$(BIN)/$(INSTALL) python-snappy zstandard
+	$(BIN)/$(INSTALL) lz4 python-snappy zstandard
 	nice -n 5 $(BIN)/python -m tools.kafka_suites $(MORE)
 
 steady: setup ## Load real brokers to the full while disks stall: MINUTES=30, MORE='--hogs 0 --stall-ms 0' or '--hang-disk leader'

@@ -134,6 +134,7 @@ MESSAGE_ADDITIONS: Final = Additions(
     ),
     fields={
         **{kind: {"caller": commands.CALLER_LEVEL} for kind in CLIENT_COMMANDS},
+        commands.AddPartitions: dict.fromkeys(("assignments", "caller"), commands.CALLER_LEVEL),
         commands.RegisterBroker: dict.fromkeys(("levels", "lost_storage", "starts", "stamp"), 2),
         commands.BrokerHeartbeat: dict.fromkeys(("wall_ms", "stamp"), 2),
         commands.HeartbeatAnswered: {"clock_offset_ms": 2},

@@ -81,11 +81,13 @@ class CreateOffsetsTopic(Command, frozen=True, tag=True):
 
 class AddPartitions(ClientCommand, frozen=True, tag=True):
     """Command: add partitions to a topic. Answered by `TopicPlaced`. `have` is the partition count that the sender
-    knew, by which a repeated command is recognised."""
+    knew, by which a repeated command is recognised. `assignments` has the replicas of each new partition; None leaves
+    them to the placement rule."""
 
     name: str
     have: Int64
     total: Int64
+    assignments: Mapping[Int64, Sequence[Int64]] | None = None
 
 
 class DeleteTopic(ClientCommand, frozen=True, tag=True):

@@ -107,7 +107,7 @@ def _check_new_topic(image: ClusterImage, request: commands.NewTopic, config: Br
 def _assignments(image: ClusterImage, request: commands.NewTopic, config: BrokerConfig) -> list[list[int]]:
     if request.assignments is not None:
         _check_partitions(len(request.assignments), 0, config)
-        return _check_assignments(image, request.assignments)
+        return _check_assignments(image, request.assignments, range(len(request.assignments)))
     partitions = config.num_partitions if request.partitions is None else request.partitions
     _check_partitions(partitions, 0, config)
     factor = request.replication_factor
@@ -194,17 +194,21 @@ def check_room(image: ClusterImage, more: Mapping[int, int], config: BrokerConfi
             )
 
 
-def _check_assignments(image: ClusterImage, assignments: Mapping[int, Sequence[int]]) -> list[list[int]]:
-    if sorted(assignments) != list(range(len(assignments))):
-        raise InvalidRequest("replica assignments must name partitions 0, 1, 2, ... without a gap")
-    result = [list(assignments[partition]) for partition in range(len(assignments))]
-    for partition, replicas in enumerate(result):
+def _check_assignments(
+    image: ClusterImage, assignments: Mapping[int, Sequence[int]], partitions: range, factor: int | None = None
+) -> list[list[int]]:
+    if sorted(assignments) != list(partitions):
+        raise InvalidRequest(
+            f"replica assignments must name partitions {partitions[0]} to {partitions[-1]} without a gap"
+        )
+    result = [list(assignments[partition]) for partition in partitions]
+    for partition, replicas in zip(partitions, result, strict=True):
         unknown = [node for node in replicas if node not in image.brokers]
         if not replicas or unknown or len(dict.fromkeys(replicas)) != len(replicas):
             raise InvalidRequest(f"partition {partition}: replicas must be distinct, known brokers, not {replicas}")
         if not any(image.is_live(node) for node in replicas):
             raise InvalidRequest(f"partition {partition}: none of its replicas {replicas} is live; name one that is")
-        if len(replicas) != len(result[0]):
+        if len(replicas) != (factor or len(result[0])):
             raise InvalidRequest("all partitions of a topic must have the same number of replicas")
     return result
 
@@ -236,7 +240,11 @@ def add_partitions(image: ClusterImage, command: commands.AddPartitions, config:
         return Decision(answer=lambda after: placed(after, topic))
     if command.total <= have:
         raise InvalidRequest(f"topic {command.name} has {have} partitions, and can only get more")
-    assignments = assign(image, range(have, command.total), len(topic.partitions[0].target), topic)
+    added, factor = range(have, command.total), len(topic.partitions[0].target)
+    if command.assignments is None:
+        assignments = assign(image, added, factor, topic)
+    else:
+        assignments = _check_assignments(image, command.assignments, added, factor)
     check_room(image, Counter(node for replicas in assignments for node in replicas), config)
     record = PartitionsAdded(topic.topic_id, assignments)
     grown = apply_all(image, (record,), image.position).topics[command.name]

@@ -130,8 +130,16 @@ async def test_topics_grow(site: KafkaSite) -> None:
         have += 2
         assert await grow(version, ("t", have, None), ("no", 4, None)) == [0, 3]
         assert await grow(version, ("t", have, None)) == await grow(version, ("t", -1, None)) == [invalid]
-        placed = [{"broker_ids": (1,)}]
-        assert await grow(version, ("t", have + 1, placed)) == [AdminCode.INVALID_REPLICA_ASSIGNMENT]
+        here = {"broker_ids": (1,)}
+        for trial in (True, False):
+            for wrong in ([], [here] * 2, [{"broker_ids": (9,)}], [{"broker_ids": (1, 1)}], [{"broker_ids": ()}]):
+                assert await grow(version, ("t", have + 1, wrong), trial=trial) == [
+                    AdminCode.INVALID_REPLICA_ASSIGNMENT
+                ]
+        assert await grow(version, ("t", have + 2, [here] * 2), trial=True) == [0]
+        assert len(site.broker.topic("t").partitions) == have
+        have += 2
+        assert await grow(version, ("t", have, [here] * 2)) == [0]
         assert await grow(version, ("t", have + 1, None), ("t", have + 2, None)) == [42, 42]
         assert len(site.broker.topic("t").partitions) == have
 

@@ -142,6 +142,19 @@ def test_a_topic_grows_as_if_it_had_been_made_so(cluster: Cluster) -> None:
         cluster.do(AddPartitions("nobody", 1, 2))
 
 
+def test_new_partitions_go_where_they_are_assigned(cluster: Cluster) -> None:
+    cluster.create("t", 1, 2)
+    grow = AddPartitions("t", 1, 3, {1: [5, 4], 2: [4, 3]})
+    answer = cluster.do(grow)
+    assert isinstance(answer, TopicPlaced)
+    assert answer.assignments[1:] == [[5, 4], [4, 3]]
+    assert cluster.do(grow) == answer, "a repetition"
+    wrong: list[dict[int, list[int]]] = [{}, {2: [1, 2]}, {3: [1]}, {3: [1, 2, 3]}, {3: [1, 9]}, {3: [1, 2], 4: [1, 2]}]
+    for assignments in wrong:
+        with pytest.raises(InvalidRequest):
+            cluster.do(AddPartitions("t", 3, 4, assignments))
+
+
 def test_a_deleted_topic_is_remembered_until_every_replica_has_removed_it(cluster: Cluster) -> None:
     cluster.create("t", 2, 2)
     name = TopicId(topic_id("t"))

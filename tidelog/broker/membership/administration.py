@@ -138,10 +138,14 @@ class Administration:
         """Deletes a topic and its data. Raises `UnknownTopic`, or `InvalidRequest` if deletion is turned off."""
         await self._submit(DeleteTopic(name, self._topic(name).topic_id), Done)
 
-    async def add_partitions(self, name: str, total: int) -> Topic:
-        """Adds partitions to a topic, up to `total`. Raises `UnknownTopic`, `InvalidRequest`."""
+    async def add_partitions(
+        self, name: str, total: int, assignments: Mapping[int, Sequence[int]] | None = None
+    ) -> Topic:
+        """Adds partitions to a topic, up to `total`. Raises `UnknownTopic`, `InvalidRequest`, `UnsupportedLevel`."""
         before = self._topic(name)
-        command = AddPartitions(name, len(before.partitions), total)
+        if assignments is not None and self._image().level < ACCESS_LEVEL:
+            raise UnsupportedLevel(f"assignments of new partitions need feature level {ACCESS_LEVEL}")
+        command = AddPartitions(name, len(before.partitions), total, assignments)
         placed = await self._submit(command, TopicPlaced)
         await self._opened(name)
         return self._image().topics.get(name) or _as_placed(name, before.configs, placed)

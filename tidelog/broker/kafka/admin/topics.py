@@ -15,7 +15,8 @@ from tidelog.broker.kafka.admin.desk import Desk, Tree, bound, refuse_repeated, 
 from tidelog.config.describe import describe_topic
 from tidelog.config.schema import BrokerConfig
 from tidelog.config.topics import new_topic_overrides
-from tidelog.controller.commands import NewTopic
+from tidelog.controller.commands import AddPartitions, NewTopic
+from tidelog.controller.decide_topics import add_partitions
 from tidelog.model.access import CLUSTER, Operation
 from tidelog.model.cluster import Topic
 from tidelog.model.ids import NodeId
@@ -183,7 +184,8 @@ async def create_partitions(desk: Desk, request: Any) -> Tree:
     async def grow(growth: Any) -> Tree:
         refuse_repeated(is_repeated=is_repeated(growth.name), what="this topic")
         desk.require(Operation.ALTER, topic_resource(growth.name))
-        with told_as(AdminCode.INVALID_PARTITIONS):
+        is_placed = growth.assignments is not None
+        with told_as(AdminCode.INVALID_REPLICA_ASSIGNMENT if is_placed else AdminCode.INVALID_PARTITIONS):
             async with desk.changing(Operation.ALTER, topic_resource(growth.name), f"{growth.count} partitions"):
                 await _grow(desk, growth, is_trial=request.validate_only)
         return {"name": growth.name, **DONE.fields}
@@ -193,20 +195,19 @@ async def create_partitions(desk: Desk, request: Any) -> Tree:
 
 async def _grow(desk: Desk, growth: Any, *, is_trial: bool) -> None:
     have, most = len(desk.cluster.topic(growth.name).partitions), desk.cluster.config.topic_partitions_max
-    if growth.assignments is not None:
-        raise Refused(
-            AdminCode.INVALID_REPLICA_ASSIGNMENT,
-            "new partitions are placed by the cluster: leave the assignments out, and reassign replicas afterwards",
-        )
     if not have < growth.count <= most:
         raise Refused(
             AdminCode.INVALID_PARTITIONS,
             f"the topic has {have} partitions, and can only get more, up to {most}; not {growth.count}",
         )
+    assignments = None
+    if growth.assignments is not None:
+        assignments = {number: list(given.broker_ids) for number, given in enumerate(growth.assignments, have)}
     if is_trial:
+        add_partitions(desk.image, AddPartitions(growth.name, have, growth.count, assignments), desk.cluster.config)
         return
     await desk.mutate(growth.count - have)
-    await desk.administration.add_partitions(growth.name, growth.count)
+    await desk.administration.add_partitions(growth.name, growth.count, assignments)
 
 
 def _not_grown(growth: Any, outcome: Outcome) -> Tree:
