@@ -155,9 +155,10 @@ async def test_cold_calls(site: KafkaSite) -> None:
         assert (await client.ask(Key.SASL_AUTHENTICATE, version, auth_bytes=b"")).error_code == 34
 
 
-async def test_a_client_that_is_too_new_is_told_the_table_in_version_0(site: KafkaSite) -> None:
+@pytest.mark.parametrize("version", [APIS[Key.API_VERSIONS].newest + 1, 99])
+async def test_a_client_that_is_too_new_is_told_the_table_in_version_0(site: KafkaSite, version: int) -> None:
     client = await site.client()
-    client.send(Key.API_VERSIONS.to_bytes(2) + (99).to_bytes(2) + (7).to_bytes(4) + b"\xff\xff")
+    client.send(Key.API_VERSIONS.to_bytes(2) + version.to_bytes(2) + (7).to_bytes(4) + b"\xff\xff")
     frame = await client.receive()
     assert (int.from_bytes(frame[:4]), int.from_bytes(frame[4:6])) == (7, KafkaCode.UNSUPPORTED_VERSION)
     assert int.from_bytes(frame[6:10]) == len(APIS)
