@@ -99,11 +99,11 @@ class Partitions:
         request was appended under the key, or the error of that partition. The list is not in the partitions' order.
         """
 
-    async def wait_until(self, is_ready: Callable[[], bool], watched: Iterable[Watchers], deadline_s: float) -> None:
-        """Waits until `is_ready()` is true, checked whenever one of the watched partitions changes, or until the
-        deadline (loop time). Raises `Overloaded` if too many requests wait already.
+    async def wait_until(self, is_ready: Callable[[], bool], watched: Iterable[Watchers]) -> None:
+        """Waits until `is_ready()` is true, checked whenever one of the watched partitions changes. The caller ends the
+        wait at its deadline. Raises `Overloaded` if too many requests wait already.
         """
-        await self._purgatory.wait(watched, is_ready, deadline_s)
+        await self._purgatory.wait(watched, is_ready, None)
 
     async def wait_for_change(self, ends: Sequence[tuple[PartitionHandle, int]], deadline_s: float) -> None:
         """Waits until the high watermark of any partition differs from the one given with it, a partition has an error,

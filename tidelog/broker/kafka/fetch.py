@@ -231,7 +231,7 @@ class Fetching:
             return False
 
         async with self._parts.admission.waits.until(deadline_s):
-            await self._parts.partitions.wait_until(lambda: has(bytes_min), watched, deadline_s)
+            await self._parts.partitions.wait_until(lambda: has(bytes_min), watched)
         return has(1)
 
     def _answer(self) -> Steps[Answer]:

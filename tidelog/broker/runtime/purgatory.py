@@ -52,14 +52,14 @@ class Purgatory:
         self._waiters_max = waiters_max
         self.waiting = 0
 
-    async def wait(self, watched: Iterable[Watchers], is_ready: Callable[[], bool], deadline_s: float) -> None:
+    async def wait(self, watched: Iterable[Watchers], is_ready: Callable[[], bool], deadline_s: float | None) -> None:
         """Returns when `is_ready()`, called whenever a watched partition changes, is True, or at the deadline (loop
-        time).
+        time), which is None if the caller ends the wait itself.
 
         Raises `Overloaded` if too many reads wait already.
         """
         loop = asyncio.get_running_loop()
-        if is_ready() or loop.time() >= deadline_s:
+        if is_ready() or (deadline_s is not None and loop.time() >= deadline_s):
             return
         if self.waiting >= self._waiters_max:
             raise Overloaded(f"{self.waiting} reads are waiting for data already; try again later")
