@@ -61,6 +61,8 @@ from tidelog.replication.paxos.state import (
 BEATS_TO_REST = 10
 """The number of CATCHUP timers in a row without a lazy write (one that is answered before it is on disk) after which
 `Metadata.may_forget` is cleared."""
+EARLY_MAX = 64
+"""The most notices of chosen values that are kept until the writes come."""
 SLOTS_PER_ANSWER_MAX = 64
 """The most learned slots in one `LearnResponse`."""
 
@@ -83,6 +85,8 @@ class Replica:
         self.end = max([self.floor.position, *(position + 1 for position in self.slots)])
         self.highest = max([self.metadata.promised, *(slot.number for slot in self.slots.values())])
         """The largest proposal number that was promised or accepted here."""
+        self._early: dict[int, Value] = {}
+        """The chosen values, by position, of notices that came before the writes did."""
         self._faulty = {position for position, slot in self.slots.items() if slot.faulty and slot.learned}
         self.journal: Journal[Action] = Journal()
         self.voters_since = stored.voters_since
@@ -163,8 +167,9 @@ class Replica:
             actions.append(self._store(accepted, is_urgent=not is_lazy, is_soon=is_lazy))
         self.highest = max(self.highest, number)
         answer = Send(sender, WriteResponse(Reply.ACCEPT, number, position))
+        learned = self.hear(Learned(position, value)) if self._early.pop(position, None) == value else []
         # Durable before visible: an accept that was counted and then forgotten could let another value be chosen.
-        return [*actions, *([answer] if is_lazy else self.journal.when_durable(answer))]
+        return [*actions, *([answer] if is_lazy else self.journal.when_durable(answer)), *learned]
 
     def _begin_to_be_lazy(self) -> list[Action]:
         """Records on disk that this replica may forget values that it has accepted (`Metadata.may_forget`), before its
@@ -235,10 +240,13 @@ class Replica:
         return [self._store(learned, is_urgent=False), *self.apply()]
 
     def hear(self, notice: Learned) -> list[Action]:
-        """Takes a `Learned` notice, which has no payload: it has an effect only if this replica has accepted
-        the value."""
+        """Takes a `Learned` notice, which has no payload: it has an effect only if this replica has accepted the value,
+        or else once the write comes."""
         slot = self.slots.get(notice.position)
         if notice.value.kind in WITH_PAYLOAD and (slot is None or slot.value != notice.value):
+            self._early[notice.position] = notice.value
+            if len(self._early) > EARLY_MAX:
+                del self._early[next(iter(self._early))]
             return []
         return self.learn(notice.position, notice.value, has_payload=False)
 

@@ -25,7 +25,7 @@ from tidelog.replication.paxos.messages import (
     WriteRequest,
     WriteResponse,
 )
-from tidelog.replication.paxos.replica import SLOTS_PER_ANSWER_MAX, Replica
+from tidelog.replication.paxos.replica import EARLY_MAX, SLOTS_PER_ANSWER_MAX, Replica
 from tidelog.replication.paxos.state import NOP, ORIGIN, Kind, Metadata, Prefix, Slot, Status, StoredLog, Value
 
 PEER = 9
@@ -276,6 +276,25 @@ def test_a_notice_needs_the_payload_to_be_here() -> None:
     assert made.hear(Learned(2, B)) == [], "unknown here"
     assert made.hear(Learned(1, B)) == [], "another value here"
     assert written(made.hear(Learned(0, A))) == [Slot(0, 5, A, learned=True)]
+
+
+def test_a_notice_that_comes_before_its_write_counts_once_that_comes() -> None:
+    made = replica()
+    assert made.hear(Learned(0, A)) == made.hear(Learned(1, A)) == []
+    actions = settle(made, made.write(PEER, WriteRequest(5, 0, A)))
+    assert written(actions) == [Slot(0, 5, A), Slot(0, 5, A, learned=True)]
+    assert [action for action in actions if isinstance(action, Applied)] == [Applied(0, A, Verdict.APPLIED, False)]
+    assert Send(PEER, WriteResponse(Reply.ACCEPT, 5, 0)) in actions
+    assert written(made.write(PEER, WriteRequest(6, 1, B))) == [Slot(1, 6, B)], "another value is not what is chosen"
+    assert written(made.write(PEER, WriteRequest(6, 0, A))) == []
+
+
+def test_notices_that_come_before_their_writes_are_kept_within_a_bound() -> None:
+    made = replica()
+    for position in range(EARLY_MAX + 1):
+        made.hear(Learned(position, A))
+    assert written(made.write(PEER, WriteRequest(5, 0, A))) == [Slot(0, 5, A)]
+    assert len(written(made.write(PEER, WriteRequest(5, 1, A)))) == 2
 
 
 def test_a_notice_of_what_has_no_payload_is_enough() -> None:
