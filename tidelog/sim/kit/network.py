@@ -74,13 +74,15 @@ class SimNetwork:
         for link in self.links():
             link.heal()
 
-    def reset(self, machine: str, peer: str) -> None:
-        """Breaks all connections between two machines; frames under way are lost."""
+    def reset(self, machine: str, peer: str, *, is_single: bool = False) -> None:
+        """Breaks all connections between two machines, or only the oldest; frames under way are lost."""
         host = self._hosts.get(machine)
         for end in list(host.connections) if host is not None else ():
             if end.far_end is not None and end.far_end.host.address == peer:
                 self.statistics["reset"] += 1
                 end.reset()
+                if is_single:
+                    return
 
     def accept(self, address: str, port: int, link: Link) -> SimListener | None:
         """Returns the listener at an address and port; None if the connection is refused."""

@@ -23,6 +23,8 @@ from typing import Protocol
 class Waiting(Protocol):
     """A pipe with frames under way over a link."""
 
+    is_clogged: bool
+
     def wake(self) -> None:
         """Checks again which frames may pass."""
 

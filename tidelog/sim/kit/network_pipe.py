@@ -73,6 +73,8 @@ class Pipe:
         """Time since when the first item waits for a cut to heal, or for a machine to be switched on."""
         self.bytes = 0
         """Bytes under way."""
+        self.is_clogged = False
+        """True while nothing arrives by this connection, as if its first frame were lost again and again."""
         link.pipes[self] = None
 
     def put(self, arrive: Callable[[], None], size: int = 0) -> None:
@@ -121,7 +123,7 @@ class Pipe:
     def _is_blocked(self) -> bool:
         link = self.link
         is_paused = self._network.is_paused(link.source) or self._network.is_paused(link.target)
-        return link.is_cut or link.is_clogged or is_paused or not self._network.is_up(link.target)
+        return link.is_cut or link.is_clogged or self.is_clogged or is_paused or not self._network.is_up(link.target)
 
     def _wait(self) -> None:
         """Waits for the event that unblocks the pipe; a cut that lasts longer than `patience_s` ends the connection."""
