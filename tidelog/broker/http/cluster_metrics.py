@@ -128,6 +128,12 @@ class ClusterMetrics(Collector):
         for name, meaning in PEER_COUNTERS.items():
             yield CounterMetricFamily(f"tidelog_peer_{name}", meaning, getattr(peers.statistics, name))
         yield counts(
+            "peer_notifications",
+            "One-way messages to other brokers that were sent, by lane: 0 is for control, the others are for data.",
+            ["lane"],
+            {str(lane): count for lane, count in peers.statistics.notified.items()},
+        )
+        yield counts(
             "peer_messages_refused",
             "Messages of other brokers that no correct broker could have sent, or not that one, or not then.",
             ["reason"],

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 
 class Lane(enum.IntEnum):
-    """One of the two connections to each peer broker. They are separate so that a heartbeat never waits behind
-    a batch."""
+    """One of the connections to each peer broker. They are separate so that a heartbeat never waits behind a batch.
+    There may be further lanes for batches, with the numbers behind `DATA` (`PeerBounds.data_lanes`)."""
 
     CONTROL = 0
     """Elections, the metadata log, and commands to the controller: small, urgent messages."""
@@ -32,8 +32,10 @@ class PeerBounds:
     notify_bytes_max: int = 4 << 20
     """Maximum bytes that wait to be sent, per connection, for a notification to be accepted; beyond it, notifications
     are dropped."""
+    data_lanes: int = 1
+    """Connections to each peer for batches: `Lane.DATA` and those behind it."""
     connections_max: int = 512
-    """Maximum accepted connections."""
+    """Maximum accepted connections if peers have one lane for batches; see `accepted_max`."""
     strangers_max: int = 64
     """Maximum accepted connections without a hello yet; the same maximum applies separately to connections of nodes
     that this broker does not know."""
@@ -48,3 +50,8 @@ class PeerBounds:
     backoff_s_max: float = 1.0
     close_s_max: float = 2.0
     """Seconds within which all tasks and connections have to end when the node is closed."""
+
+    @property
+    def accepted_max(self) -> int:
+        """Maximum accepted connections: as many peers as with one lane for batches."""
+        return self.connections_max * (1 + self.data_lanes) // 2

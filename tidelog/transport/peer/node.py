@@ -1,6 +1,6 @@
 """`PeerNode`: a broker's listener for other brokers, and its connections to them.
 
-Each broker opens two connections to each broker that it knows, one per lane. Requests go one way on a connection and
+Each broker opens some connections to each broker that it knows, one per lane. Requests go one way on a connection and
 responses return on it, in any order. This layer never resends a request and orders nothing but the frames of one
 connection. It guarantees that a request is executed at most once per sending, by the addressed broker of this cluster,
 in a process that is not known to be replaced.
@@ -72,6 +72,7 @@ class PeerNode:
         codec = MessageCodec(message_types, additions)
         self._common = Common(hello, codec, bounds, clock, entropy, secret, check_answer)
         self.statistics = self._common.statistics
+        self.statistics.notified |= dict.fromkeys(range(Lane.DATA + bounds.data_lanes), 0)
         self.on_complaint = self._common.on_complaint
         """Listeners, called with the remote address and the reason each time that a connection is rejected."""
         self.on_refused = self._common.on_refused
@@ -97,8 +98,8 @@ class PeerNode:
         end = AnsweringEnd(connection, self._common, self._handler, self._heard)
         if self._is_closed:
             end.turn_away("this broker is stopping")
-        elif sum(isinstance(line, AnsweringEnd) for line in self._common.lines) > self._bounds.connections_max:
-            end.turn_away(f"this broker has {self._bounds.connections_max} peer connections already")
+        elif sum(isinstance(line, AnsweringEnd) for line in self._common.lines) > self._bounds.accepted_max:
+            end.turn_away(f"this broker has {self._bounds.accepted_max} peer connections already")
         else:
             self._make_room(
                 [stranger for stranger in self._answering() if stranger.theirs is None], "have not said hello"
@@ -195,7 +196,7 @@ class PeerNode:
         payload: Sequence[Buffer] = (),
         *,
         deadline_s: float,
-        lane: Lane = Lane.CONTROL,
+        lane: int = Lane.CONTROL,
     ) -> Answer:
         """Sends a request and waits for the response, for at most `deadline_s` seconds.
 
@@ -244,7 +245,7 @@ class PeerNode:
             raise PeerUnreachable(f"the broker at {host}:{port} cannot be reached: {error}") from error
 
     def notify(
-        self, node_id: int, message: msgspec.Struct, payload: Sequence[Buffer] = (), *, lane: Lane = Lane.CONTROL
+        self, node_id: int, message: msgspec.Struct, payload: Sequence[Buffer] = (), *, lane: int = Lane.CONTROL
     ) -> bool:
         """Sends a message without a response. Returns False if it is dropped: no connection, or too many bytes wait to
         be sent.
@@ -256,7 +257,14 @@ class PeerNode:
         if end is None:
             self.statistics.notifications_dropped += 1
             return False
-        return end.notify(message, payload)
+        is_sent = end.notify(message, payload)
+        self.statistics.notified[lane] += is_sent
+        return is_sent
+
+    def data_lanes(self, node_id: int) -> list[int]:
+        """Returns the lanes for batches whose connection to this node is open."""
+        lanes = self._peers[node_id].lanes.items() if node_id in self._peers else ()
+        return [lane for lane, connector in lanes if lane >= Lane.DATA and connector.end is not None]
 
     def _peer(self, node_id: int) -> Peer:
         if self._is_closed:

@@ -50,9 +50,10 @@ class Peer:
         self._complaint: type[PeerUnreachable] | None = None
         self._logger = common.logger
         self._loop = asyncio.get_running_loop()
-        self.lanes = {lane: Connector(dialler, common, node_id, *address, self) for lane in Lane}
+        lanes = range(Lane.DATA + common.bounds.data_lanes)
+        self.lanes = {lane: Connector(dialler, common, node_id, *address, self) for lane in lanes}
         self.tasks = [
-            self._loop.create_task(connector.run(), name=f"peer {node_id} {lane.name}")
+            self._loop.create_task(connector.run(), name=f"peer {node_id} lane {lane}")
             for lane, connector in self.lanes.items()
         ]
         for task in self.tasks:

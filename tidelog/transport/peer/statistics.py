@@ -33,6 +33,8 @@ class PeerStatistics:
     """Requests whose connection was lost before the response."""
     late_answers: int = 0
     """Responses to requests that are no longer awaited."""
+    notified: dict[int, int] = field(default_factory=dict)
+    """Notifications that were sent, by lane."""
     notifications_dropped: int = 0
     served: int = 0
     """Requests of other brokers that were answered with a result or an error."""
