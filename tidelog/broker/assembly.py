@@ -54,8 +54,7 @@ from tidelog.model.errors import InvalidRequest, OldDirectory
 from tidelog.model.passwords import check_library
 from tidelog.model.ports import Entropy
 from tidelog.storage.disk_files import DiskFiles
-from tidelog.transport.peer import ClusterSecret
-from tidelog.transport.peer.node import DEFAULT_BOUNDS as PEER_BOUNDS
+from tidelog.transport.peer import ClusterSecret, PeerBounds
 from tidelog.transport.security import Security
 
 if TYPE_CHECKING:
@@ -131,7 +130,8 @@ def _other_connections(config: BrokerConfig) -> int:
         "SSL" if config.kafka_address is not None and config.is_kafka_encrypted else "",
     )
     operators = 0 if config.http_ops_listener is None else config.http_ops_connections_max
-    return PEER_BOUNDS.connections_max + operators + HANDSHAKES_MAX * protocols.count("SSL")
+    peers = PeerBounds(data_lanes=config.paxos_peer_lanes).accepted_max
+    return peers + operators + HANDSHAKES_MAX * protocols.count("SSL")
 
 
 class Safeguards(NamedTuple):

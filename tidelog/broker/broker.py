@@ -68,7 +68,7 @@ from tidelog.model.ids import NodeId, PartitionId, TopicId
 from tidelog.model.levels import LevelRange, unfit_for_level
 from tidelog.model.ports import BlockingRunner, Clock, Entropy, Files, Network
 from tidelog.storage.log_manager import LogManager
-from tidelog.transport.peer import ClusterSecret, Hello, PeerNode
+from tidelog.transport.peer import ClusterSecret, Hello, PeerBounds, PeerNode
 from tidelog.transport.peer.hello import are_apart, is_left_behind, recovered_apart
 
 OPEN_FILES_MAX = 1_024
@@ -138,6 +138,7 @@ class Broker:
             clock,
             entropy,
             additions=MESSAGE_ADDITIONS,
+            bounds=PeerBounds(data_lanes=config.paxos_peer_lanes),
             secret=secret,
             check_answer=AnswerChecks(lambda: self.image).check,
         )

@@ -186,6 +186,7 @@ Integer = Annotated[int, BeforeValidator(_read_integer)]
 Boolean = Annotated[bool, BeforeValidator(_read_boolean)]
 Count = Annotated[Integer, Field(ge=1, le=INT32_MAX)]
 """A count, at least 1."""
+LaneCount = Annotated[Integer, Field(ge=1, le=8)]
 FeatureLevel = Annotated[Integer, Field(ge=LEVEL_MIN, le=LEVEL_MAX)]
 Milliseconds = Annotated[Integer, Field(ge=1, le=INT64_MAX)]
 Delay = Annotated[Integer, Field(ge=0, le=INT32_MAX)]

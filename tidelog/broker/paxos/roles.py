@@ -15,7 +15,8 @@ from tidelog.broker.partitions.replica_logs import log_settings
 from tidelog.broker.partitions.roles import Assignment, ProtocolContext
 from tidelog.broker.paxos.context import PartitionContext, ReplicaIdentity, voters_of
 from tidelog.broker.paxos.journal_truncation import JournalBounds
-from tidelog.broker.paxos.messages import ReadApplied, ReadValue
+from tidelog.broker.paxos.lanes import Lanes
+from tidelog.broker.paxos.messages import PartitionFrame, ReadApplied, ReadValue
 from tidelog.broker.paxos.move_throttle import MoveThrottle, ThrottledPeers
 from tidelog.broker.paxos.opening import founding_metainfo, open_replica
 from tidelog.broker.paxos.partition import PaxosPartition
@@ -34,7 +35,7 @@ from tidelog.transport.peer import Answer, Lane, PeerNode
 class PaxosRoles:
     """The `Roles` (replicas and leaders by the metadata) of the Paxos partitions on one broker."""
 
-    def __init__(self, context: ProtocolContext, move_throttle: MoveThrottle) -> None:
+    def __init__(self, context: ProtocolContext, move_throttle: MoveThrottle, lanes: Lanes | None) -> None:
         self.partitions: dict[PartitionId, PaxosPartition] = {}
         self.holders: dict[PartitionId, PaxosReplica] = {}
         self.readable: Mapping[PartitionId, PaxosReplica] = self.holders
@@ -43,7 +44,7 @@ class PaxosRoles:
         self._node_id = context.node_id
         self._logs = context.logs
         self._tasks = context.tasks
-        throttled = ThrottledPeers(_DataLane(context.peers, context.image), move_throttle)
+        throttled = ThrottledPeers(_DataLanes(context.peers, context.image, lanes), move_throttle)
         bounds = JournalBounds(context.config.paxos_journal_max_bytes, context.config.paxos_journal_max_entries)
         self._context = PartitionContext(
             context, throttled, context.entropy, context.tasks.spawn, bounds, lambda: context.image().level
@@ -171,15 +172,19 @@ class PaxosRoles:
             await self.stop(partition_id)
 
 
-class _DataLane:
+class _DataLanes:
     """The peer connections for replica data (`Peers`), which are not those for heartbeats, so as not to delay them."""
 
-    def __init__(self, peers: PeerNode, image: Callable[[], ClusterImage]) -> None:
+    def __init__(self, peers: PeerNode, image: Callable[[], ClusterImage], lanes: Lanes | None) -> None:
         self._peers = peers
         self._image = image
+        self._lanes = lanes
 
     def notify(self, node_id: int, message: msgspec.Struct, payload: Sequence[Buffer] = ()) -> object:
-        return self._peers.notify(node_id, message, payload, lane=Lane.DATA)
+        lane: int = Lane.DATA
+        if self._lanes is not None and isinstance(message, PartitionFrame):
+            lane = self._lanes.choose(node_id, message, self._peers.data_lanes(node_id) or [lane])
+        return self._peers.notify(node_id, message, payload, lane=lane)
 
     def ask(self, node_id: int, message: ReadApplied | ReadValue, deadline_s: float) -> Awaitable[Answer]:
         return self._peers.request(node_id, message, deadline_s=deadline_s, lane=Lane.DATA)

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from tidelog.broker.partitions.roles import AnswerPeer, ProtocolContext, TakeNotice, WaitingElection
+from tidelog.broker.paxos.lanes import Lanes
 from tidelog.broker.paxos.messages import AppliedDurable, PartitionFrame, ReadApplied, ReadValue
 from tidelog.broker.paxos.move_throttle import MoveThrottle
 from tidelog.broker.paxos.roles import PaxosRoles
@@ -28,9 +29,10 @@ class PaxosRuntime:
 
     def __init__(self, context: ProtocolContext) -> None:
         move_throttle = MoveThrottle(context.node_id, context.throttle)
-        self.roles = PaxosRoles(context, move_throttle)
+        lanes = Lanes(context.clock, context.stats) if context.config.paxos_peer_lanes > 1 else None
+        self.roles = PaxosRoles(context, move_throttle, lanes)
         self._voter_reconciler = VoterReconciler(context, self.roles)
-        service = PaxosService(self.roles.holders.get, move_throttle)
+        service = PaxosService(self.roles.holders.get, move_throttle, lanes)
         self.requests: dict[type[msgspec.Struct], AnswerPeer] = {
             ReadApplied: lambda caller, request: service.read(caller.node_id, request),
             ReadValue: lambda _, request: service.read_value(request),

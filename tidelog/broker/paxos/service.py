@@ -12,6 +12,8 @@ from contextlib import suppress
 
 import msgspec
 
+from tidelog.broker.consensus.messages import PaxosFrame
+from tidelog.broker.paxos.lanes import Lanes
 from tidelog.broker.paxos.messages import AppliedDurable, AppliedRead, PartitionFrame, ReadApplied, ReadValue, ValueRead
 from tidelog.broker.paxos.move_throttle import MoveThrottle, where
 from tidelog.broker.paxos.replica import PaxosReplica
@@ -32,9 +34,17 @@ TURN_S_MAX = 2.0
 class PaxosService:
     """Handles messages for one broker's replicas. `replica` returns the replica of a partition, if there is one."""
 
-    def __init__(self, replica: Callable[[PartitionId], PaxosReplica | None], move_throttle: MoveThrottle) -> None:
+    def __init__(
+        self,
+        replica: Callable[[PartitionId], PaxosReplica | None],
+        move_throttle: MoveThrottle,
+        lanes: Lanes | None = None,
+    ) -> None:
         self._replica = replica
+        self._lanes = lanes
         self._move_throttle = move_throttle
+        self._arrived: list[tuple[PaxosReplica, int, PaxosFrame, memoryview]] = []
+        """Frames that are passed on at the end of this turn of the event loop; none with one connection."""
         self._early: dict[tuple[PartitionId, int], asyncio.TimerHandle] = {}
         """Timers of the requests that wait for the throttle, by partition and requesting broker."""
 
@@ -63,7 +73,22 @@ class PaxosService:
                 self._early[asker] = loop.call_later(early_s, self._take_up, asker, message, payload)
             return
         self._move_throttle.heard(message, len(payload))
-        replica.receive(node_id, message.frame, payload)
+        if self._lanes is None:
+            replica.receive(node_id, message.frame, payload)
+            return
+        self._lanes.answered(node_id, message)
+        if not self._arrived:
+            asyncio.get_running_loop().call_soon(self._take_arrived)
+        self._arrived.append((replica, node_id, message.frame, payload))
+
+    def _take_arrived(self) -> None:
+        """Passes on the frames that several connections have brought in this turn of the event loop, by position: what
+        was sent in order is written in order."""
+        arrived, self._arrived = self._arrived, []
+        arrived.sort(key=lambda item: getattr(item[2].message, "position", -1))
+        for replica, node_id, frame, payload in arrived:
+            with suppress(ForeignSender):  # by what is known since it came: as good as lost
+                replica.receive(node_id, frame, payload)
 
     def _take_up(self, asker: tuple[PartitionId, int], message: PartitionFrame, payload: memoryview) -> None:
         del self._early[asker]

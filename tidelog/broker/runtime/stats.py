@@ -52,6 +52,7 @@ class Stats:
     replica_fetched_bytes: int = counted("Bytes of record batches sent to followers.")
     replica_reports: int = counted("Reports of followers about what became durable while their fetch waited.")
     paxos_frames: int = counted("Frames sent to other replicas of Paxos partitions.")
+    paxos_late_frames: int = counted("Of tidelog_paxos_frames, those that had to be sent again by another lane.")
     moves_sent_bytes: int = counted(
         "Bytes of record batches sent to replicas that are being reassigned, until in sync."
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidelog.config.settings.base import DAY_MS, MIB, Settings, setting
-from tidelog.config.values import Bytes, Count, Milliseconds
+from tidelog.config.values import Bytes, Count, LaneCount, Milliseconds
 
 
 class HousekeepingSettings(Settings):
@@ -24,6 +24,13 @@ class HousekeepingSettings(Settings):
         "paxos.journal.max.entries",
         20_000,
         "The same, if the journal has more than so many entries, each of which costs memory.",
+    )
+    paxos_peer_lanes: LaneCount = setting(
+        "paxos.peer.lanes",
+        1,
+        "Connections to each other broker for the partitions with `commit.protocol=paxos`, from 1 to 8. A packet that "
+        "is lost holds up what was sent behind it on the same connection only. 4 to 8 help where links between brokers "
+        "lose packets; elsewhere one is as good, and costs less. The same on all brokers.",
     )
     log_scrub_period_ms: Milliseconds = setting(
         "log.scrub.period.ms",

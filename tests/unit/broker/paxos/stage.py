@@ -18,6 +18,7 @@ from tidelog.broker.partitions.throttle import Throttle
 from tidelog.broker.paxos.comparison import birth_of
 from tidelog.broker.paxos.context import PartitionContext, ReplicaIdentity, voters_of
 from tidelog.broker.paxos.journal_truncation import JournalBounds
+from tidelog.broker.paxos.lanes import Lanes
 from tidelog.broker.paxos.messages import AppliedDurable, PartitionFrame, ReadApplied, ReadValue
 from tidelog.broker.paxos.move_throttle import MoveThrottle, ThrottledPeers
 from tidelog.broker.paxos.opening import open_replica
@@ -144,7 +145,8 @@ class Site:
         )
         identity = ReplicaIdentity("t", PARTITION, self.node, self.engine_id)
         self.replica = PaxosReplica(identity, founders, files, context)
-        self.service = PaxosService(lambda _: self.replica, move_throttle)
+        self.lanes = Lanes(clock, stats)
+        self.service = PaxosService(lambda _: self.replica, move_throttle, self.lanes if self.stage.lanes > 1 else None)
         self.copies = Copies(lambda _: self.replica, lambda _: True, lambda: self.lives, self)
         repairer = Repairer(
             NodeId(self.node), lambda _: self.replica, self.stage.image, self.copies, shared.log_writer, stats
@@ -215,7 +217,10 @@ class Site:
     # -- `Peers` -----------------------------------------------------------------------------------------------------
 
     def notify(self, node_id: int, message: msgspec.Struct, payload: Sequence[Buffer] = ()) -> bool:
-        self.stage.carry(self.node, node_id, msgspec.msgpack.encode(message), b"".join(payload))
+        lane = 1
+        if isinstance(message, PartitionFrame) and self.stage.lanes > 1:
+            lane = self.lanes.choose(node_id, message, range(1, 1 + self.stage.lanes))
+        self.stage.carry(self.node, node_id, msgspec.msgpack.encode(message), b"".join(payload), lane)
         return True
 
     async def ask(self, node_id: int, message: ReadApplied | ReadValue, deadline_s: float) -> Answer:
@@ -310,7 +315,11 @@ class Stage:
         self.cut: set[tuple[int, int]] = set()
         self.asks_answered = True
         self.is_orderly = False
-        """Frames arrive in their order, as on a connection that does not break."""
+        """Frames arrive in their order, as on a connection that does not break: of each lane, if there are several."""
+        self.lanes = 1
+        self.delay_s: Callable[[int, int, int], float] = lambda sender, to, lane: DELAY_S
+        """Returns the time that the next frame takes on its lane, if nothing holds it up."""
+        self.arrives_s: dict[tuple[int, int, int], float] = {}
         self.journal_bounds = JournalBounds()
         self.level = LEVEL_MAX
         self.config = TopicConfig()
@@ -344,12 +353,16 @@ class Stage:
     def is_cut(self, sender: int, to: int) -> bool:
         return (sender, to) in self.cut or (to, sender) in self.cut
 
-    def carry(self, sender: int, to: int, message: bytes, payload: bytes) -> None:
+    def carry(self, sender: int, to: int, message: bytes, payload: bytes, lane: int) -> None:
         decoded = WIRE.decode(message)
         if self.rng.random() < self.loss or self.is_cut(sender, to) or not self.on_frame(sender, to, decoded):
             return
         loop = asyncio.get_running_loop()
-        delay_s = DELAY_S if self.is_orderly else self.rng.expovariate(1 / DELAY_S)
+        delay_s = self.delay_s(sender, to, lane) if self.is_orderly else self.rng.expovariate(1 / DELAY_S)
+        if self.is_orderly:
+            way = sender, to, lane
+            self.arrives_s[way] = max(self.arrives_s.get(way, 0.0), loop.time() + delay_s)
+            delay_s = self.arrives_s[way] - loop.time()
         outside(loop.call_later, delay_s, self._deliver, sender, to, decoded, payload)
 
     def _deliver(self, sender: int, to: int, message: msgspec.Struct, payload: bytes) -> None:
