@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from msgspec import structs
 
-from tidelog.sim.cluster.families import ON, Family, draw_families
+from tidelog.sim.cluster.families import ON, Family, draw_families, with_lanes
 from tidelog.sim.cluster.group_traffic import (
     draw_group_settings,
     draw_groups,
@@ -120,6 +120,7 @@ def draw_scenario(
     rng = stream(seed, "cluster")
     is_shared = has_groups(seed) if groups is None else groups
     swarm = _with_traffic(seed, _draw_swarm(rng), draw_mix(seed) if mix is None else mix, is_shared=is_shared)
+    swarm = with_lanes(seed, swarm, families)
     is_storm = "controller.lease.ms" in swarm.settings or (bool(swarm.traffic.topics) and seed % 2 == 0)
     has_moves = bool(swarm.traffic.topics) and rng.random() < MOVES_SHARE
     kinds = STORM_STRIKES if is_storm else STRIKES

@@ -11,6 +11,8 @@ import random
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 
+from msgspec import structs
+
 from tidelog.sim.cluster import forged_strikes, hung_strikes
 from tidelog.sim.cluster.scenario import Strike, Swarm
 from tidelog.sim.kit.seeds import stream
@@ -43,6 +45,8 @@ class Family(StrEnum):
     FORGED = "forged"
     """Messages arrive that no correct broker has sent. For `draw_story` only: random scenarios do not expect
     refusals."""
+    LANES = "lanes"
+    """Brokers have up to four connections (`paxos.peer.lanes`) for Paxos partitions, and single ones break or stall."""
     HUNG = "hung"
     """A broker, or its disk, hangs while clients write, and the time without a commit is checked. For `draw_story`
     only: the bounds on that time hold if nothing else fails."""
@@ -74,6 +78,7 @@ KINDS: dict[Family, dict[str, float]] = {
         "unreadable metainfo": 1.0,
         "unreadable snapshot": 1.0,
     },
+    Family.LANES: {"lane breaks": 1.0, "lane stalls": 2.0, "late frames": 1.0},
     Family.FORGED: dict.fromkeys(forged_strikes.KINDS, 1.0),
     Family.HUNG: dict.fromkeys(hung_strikes.KINDS, 1.0),
 }
@@ -91,6 +96,7 @@ ON: tuple[Family, ...] = (
 )
 """Families that are part of every seed with data."""
 
+LANES_MAX = 4
 STRUCK_SHARE = 0.7
 """Share of the seeds in which a family's faults occur."""
 STRIKES_MAX = 2
@@ -127,3 +133,11 @@ def _draw_strike(rng: random.Random, swarm: Swarm, family: Family) -> Strike:
         lasts_s=round(rng.choice((0.05, 0.5, 1.5)) * rng.uniform(0.5, 2.0), 4),
         amount=round(rng.random(), 4),
     )
+
+
+def with_lanes(seed: int, swarm: Swarm, families: Sequence[Family]) -> Swarm:
+    """Returns the parameters with a number of connections for Paxos partitions, if these families include them."""
+    if Family.LANES not in families:
+        return swarm
+    lanes = stream(seed, "lanes").randint(1, LANES_MAX)
+    return structs.replace(swarm, settings=swarm.settings | {"paxos.peer.lanes": lanes})

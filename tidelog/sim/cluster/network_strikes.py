@@ -12,6 +12,7 @@ from tidelog.sim.cluster.world import World
 from tidelog.sim.kit.network_link import Link
 
 FLAPS_MAX = 20
+LANES_MAX = 6
 
 
 class NetworkStrikes:
@@ -37,6 +38,9 @@ class NetworkStrikes:
             "lose answers": self._lose_answers,
             "break frames": self._break_frames,
             "repeat frames": self._repeat_frames,
+            "late frames": self._slow_network,
+            "lane breaks": self._break_lane,
+            "lane stalls": self._stall_lane,
         }
 
     # -- cuts --------------------------------------------------------------------------------------------------------
@@ -133,6 +137,27 @@ class NetworkStrikes:
     async def _repeat_frames(self, strike: Strike, rng: random.Random) -> None:
         with _changed(list(self._world.links()), replay_rate=0.05 + strike.amount * 0.3, replay_s_mean=strike.lasts_s):
             await asyncio.sleep(strike.lasts_s)
+
+    async def _break_lane(self, strike: Strike, rng: random.Random) -> None:
+        """Breaks single connections between brokers."""
+        nodes = self._world.swarm.nodes
+        for _ in range(1 + int(strike.amount * LANES_MAX) if len(nodes) > 1 else 0):
+            names = [self._world.machine(node).name for node in rng.sample(nodes, 2)]
+            self._world.network.reset(*names, is_single=True)
+            self._world.truth.saw("lane broken")
+            await asyncio.sleep(strike.lasts_s * rng.random())
+
+    async def _stall_lane(self, strike: Strike, rng: random.Random) -> None:
+        """Holds up all that is sent by some of the connections between brokers."""
+        pipes = [pipe for link in self._world.links() for pipe in link.pipes]
+        stalled = rng.sample(pipes, min(1 + int(strike.amount * LANES_MAX), len(pipes)))
+        for pipe in stalled:
+            self._world.truth.saw("lane stalled")
+            pipe.is_clogged = True
+        await asyncio.sleep(strike.lasts_s)
+        for pipe in stalled:
+            pipe.is_clogged = False
+            pipe.wake()
 
 
 @contextmanager

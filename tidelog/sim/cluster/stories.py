@@ -14,7 +14,7 @@ from msgspec import structs
 
 from tidelog.sim.cluster import forged_strikes
 from tidelog.sim.cluster.classic.story import draw_classic
-from tidelog.sim.cluster.families import Family, kinds_of
+from tidelog.sim.cluster.families import Family, kinds_of, with_lanes
 from tidelog.sim.cluster.scenario import Scenario, Strike, Swarm
 from tidelog.sim.cluster.sweep_strikes import PATTERNS
 from tidelog.sim.cluster.traffic import ProducerPlan, TopicPlan, Traffic, by_majority
@@ -52,8 +52,8 @@ def _draw_of_family(family: Family, seed: int) -> Scenario:
     if family is Family.FORGED:
         return _draw_forged(seed, rng)
     partitions = 2 if family is Family.SWAPPED else rng.choice((1, 1, 2))
-    is_paxos = family is Family.APART or (family is not Family.EMPTIED and rng.random() < 0.5)
-    swarm = _draw_swarm(rng, partitions, is_paxos=is_paxos)
+    is_paxos = family in (Family.APART, Family.LANES) or (family is not Family.EMPTIED and rng.random() < 0.5)
+    swarm = with_lanes(seed, _draw_swarm(rng, partitions, is_paxos=is_paxos), [family])
     kinds = kinds_of(family, swarm)
     count = 1
     if family is Family.EMPTIED or (family is Family.TAIL and rng.random() < ALL_BUT_ONE_SHARE):

@@ -199,7 +199,7 @@ def _config(swarm: Swarm, node: int) -> BrokerConfig:
         "broker.rack": f"rack{node % 3}",
     }
     if node in swarm.first_level:
-        settings["feature.level.max"] = 1
+        settings |= {"feature.level.max": 1, "paxos.peer.lanes": 1}
     if node in swarm.founders:
         settings["cluster.voters"] = founders
     return BrokerConfig.model_validate(settings)
