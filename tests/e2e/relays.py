@@ -11,7 +11,7 @@ import contextlib
 import socket
 import struct
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -64,6 +64,8 @@ class Wire:
         self.sender = 0
         self.receiver = receiver
         self.is_open = True
+        self.said = 0
+        """The number of messages of replicas that came."""
         self._caller = caller
         self._callee = callee
         self._lock = threading.Lock()
@@ -76,6 +78,12 @@ class Wire:
         except OSError:
             self.close()
         return self.is_open
+
+    @contextlib.contextmanager
+    def stalled(self) -> Iterator[None]:
+        """Nothing of what the caller says passes meanwhile."""
+        with self._lock:
+            yield
 
     def frames_in(self) -> bytes | None:
         """Returns the next frame of the caller, with its length before it; None at the end."""
@@ -202,6 +210,7 @@ class Relays:
             return Fate.PASS  # another kind of message
         said = Said(wire.sender, wire.receiver, message.frame, bytes(frame.payload))
         with self._lock:
+            wire.said += 1
             self.said.append(said)
             fate = self.rule(said)
             if fate in (Fate.HOLD, Fate.REPEAT):
