@@ -10,8 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from msgspec import Struct
-
 from tidelog.broker.partitions.proposals import ProduceReceipt
 from tidelog.config.schema import TopicConfig
 from tidelog.model.batch_header import RecordBatch
@@ -40,7 +38,8 @@ class Offsets:
     record: tuple[int, int] | None = None
 
 
-class FetchedBatches(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class FetchedBatches:
     """Complete committed batches; the first may begin before the requested offset."""
 
     data: Buffer
