@@ -104,6 +104,7 @@ def test_statements_from_a_file_up_to_the_first_that_fails(cli: Cli, topic_names
     assert ran.err.startswith(f"error: '{second}' is not expected here;")
 
 
+@pytest.mark.e2e
 def test_a_conversation(cluster: LocalCluster, tmp_path: Path, topic_names: Iterator[str]) -> None:
     name = next(topic_names)
     typed = [f"create topic {name} wi\t3 par\t", "create nonsense", f"drop topic no-{name}", "help", "show topics"]

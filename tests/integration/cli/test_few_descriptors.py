@@ -11,7 +11,7 @@ from tidelog.producer import Producer
 from tidelog.testing import BrokerProcess
 from tidelog.testing.ports import free_ports
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.e2e]
 
 LIMIT = 256
 PARTITIONS = 300

@@ -18,6 +18,7 @@ def offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest
     return Cli("http://127.0.0.1:1", tmp_path, monkeypatch, capfdbinary)
 
 
+@pytest.mark.e2e
 @pytest.mark.process
 def test_three_replicas_agree_on_each_append(offline: Cli, tmp_path: Path) -> None:
     sizes, trace = tmp_path / "sizes", tmp_path / "trace"
@@ -33,6 +34,7 @@ def test_three_replicas_agree_on_each_append(offline: Cli, tmp_path: Path) -> No
     assert sorted(path.name for path in tmp_path.iterdir()) == ["sizes", "trace"], "the replicas' data are gone"
 
 
+@pytest.mark.e2e
 @pytest.mark.process
 def test_a_table_for_people(offline: Cli, tmp_path: Path) -> None:
     (tmp_path / "sizes").write_text("1KB\n" * 3)

@@ -12,7 +12,7 @@ from tests.integration.cli.conftest import Cli
 from tidelog.admin import AdminClient
 from tidelog.testing import LocalCluster
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.e2e]
 
 
 def test_a_partition_without_a_leader_is_not_called_whole(

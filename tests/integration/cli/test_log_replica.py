@@ -85,6 +85,7 @@ def test_a_replica_that_believes_strangers_does_not_run(
     assert not (tmp_path / "r1").exists()
 
 
+@pytest.mark.e2e
 def test_a_log_with_a_secret_is_for_programs_that_have_it(offline: Cli, tmp_path: Path) -> None:
     (tmp_path / "secret").touch(mode=0o600)
     (tmp_path / "secret").write_text("what the replicas of this log know")

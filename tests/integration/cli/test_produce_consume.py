@@ -107,6 +107,7 @@ def test_where_to_begin_and_when_to_stop(cli: Cli, topic: str) -> None:
     assert "41601" in cli.fail(*read, "--offset", "6")[0]
 
 
+@pytest.mark.e2e
 def test_consume_follows_and_ends_with_its_reader(cli: Cli, topic: str) -> None:
     """As with `| head -1`: nothing more has to be written for the command to notice."""
     with cli.begin("consume", topic, "--from-beginning") as consuming:
@@ -119,6 +120,7 @@ def test_consume_follows_and_ends_with_its_reader(cli: Cli, topic: str) -> None:
         assert consuming.stderr.read() == b""
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_consume_without_a_word(cli: Cli, topic: str, number: int) -> None:
     cli.succeed("produce", topic, stdin=b"hello\n")
@@ -130,6 +132,7 @@ def test_a_signal_ends_consume_without_a_word(cli: Cli, topic: str, number: int)
         assert consuming.returncode == 0
 
 
+@pytest.mark.e2e
 def test_a_member_of_a_group_that_sigterm_ends_leaves(cli: Cli, topic: str) -> None:
     cli.succeed("produce", topic, stdin=b"hello\n")
     group = f"of-{topic}"
@@ -142,6 +145,7 @@ def test_a_member_of_a_group_that_sigterm_ends_leaves(cli: Cli, topic: str) -> N
     cli.succeed("group", "delete", group)  # it is refused as long as there are members
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_produce_after_delivering_what_was_read(cli: Cli, topic: str, number: int, status: int) -> None:
     with cli.begin("consume", topic, "--from-beginning") as consuming, cli.begin("produce", topic) as producing:
@@ -204,6 +208,7 @@ def test_what_cannot_be_done_is_said_in_one_line(
     assert said in cli.fail(*(word.format(topic=topic) for word in words), status=status)[0]
 
 
+@pytest.mark.e2e
 def test_a_broker_that_dies_leaves_an_error_with_the_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
@@ -236,6 +241,7 @@ def test_a_broker_that_dies_leaves_an_error_with_the_count(
             assert "Traceback" not in err.decode()
 
 
+@pytest.mark.e2e
 def test_colours_and_hints_are_for_terminals_only(cli: Cli, topic: str, cluster: LocalCluster) -> None:
     command = [*COMMAND, "topic", "describe", topic]
     terminal, its_side = pty.openpty()

@@ -12,7 +12,7 @@ import pytest
 from tests.integration.cli.conftest import Cli
 from tidelog.testing import LocalCluster
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.e2e]
 
 
 @pytest.fixture(scope="module")

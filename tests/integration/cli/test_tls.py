@@ -14,7 +14,7 @@ import pytest
 
 from tests.integration.cli.conftest import Cli, Ran
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.e2e]
 ROOT = Path(__file__).parents[3]
 PATIENCE_S = 60.0
 Tls = Callable[[str], Ran]

@@ -17,7 +17,7 @@ from tidelog.consumer.intervals import ProcessedOffsets, decode_processed
 from tidelog.producer import Producer
 from tidelog.testing import LocalCluster
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.e2e]
 
 ROOT = Path(__file__).parents[3]
 KEYS = 20

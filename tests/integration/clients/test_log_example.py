@@ -11,7 +11,7 @@ import pytest
 
 from tidelog.testing import LocalCluster
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.e2e]
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "replicated_map.py"
 

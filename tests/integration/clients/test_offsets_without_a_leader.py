@@ -13,7 +13,7 @@ from tidelog.consumer import Consumer, TopicPartition
 from tidelog.model.errors import LeaderNotAvailable
 from tidelog.testing import LocalCluster
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.process, pytest.mark.e2e, pytest.mark.timeout(90)]
 
 T, U = TopicPartition("t", 0), TopicPartition("u", 0)
 LEADER_NOT_AVAILABLE = 50302

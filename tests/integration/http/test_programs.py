@@ -21,7 +21,7 @@ BUILD_S: Final = 300
 """A Go compiler that has not built its standard library yet takes long."""
 
 
-pytestmark = pytest.mark.timeout(BUILD_S + 60)
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(BUILD_S + 60)]
 
 
 class Said(NamedTuple):

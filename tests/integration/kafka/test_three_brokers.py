@@ -16,7 +16,7 @@ from tidelog.admin import AdminClient
 from tidelog.broker.kafka.apis import Key
 from tidelog.testing import LocalCluster
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.process, pytest.mark.e2e, pytest.mark.timeout(120)]
 
 
 @pytest.fixture(scope="module")

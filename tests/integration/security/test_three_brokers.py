@@ -19,6 +19,8 @@ from tidelog.model.errors import NotAuthenticated, NotAuthorized
 from tidelog.producer import Producer
 from tidelog.testing import LocalCluster
 
+pytestmark = [pytest.mark.process, pytest.mark.e2e]
+
 ROOT = "bootstrap." + "5ec2e7" * 8
 PASSWORD = "correct-horse-battery-staple"
 SETTINGS = {
