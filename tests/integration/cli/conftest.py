@@ -87,7 +87,7 @@ class Cli:
         )
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
     """Shared: leave it running, and use topics of your own."""
     with LocalCluster() as cluster:

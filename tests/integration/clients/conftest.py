@@ -17,21 +17,21 @@ from tidelog.testing import LocalCluster
 NewTopic = Callable[..., Awaitable[str]]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
     """Shared: leave it running, and use topics of your own."""
     with LocalCluster() as cluster:
         yield cluster
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def doors() -> Iterator[LocalCluster]:
     """Another one, which takes records in frames, too."""
     with LocalCluster(kafka=True) as cluster:
         yield cluster
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def breakable() -> Iterator[LocalCluster]:
     with LocalCluster() as cluster:
         yield cluster
