@@ -36,7 +36,7 @@ from tidelog.producer import Producer
 from tidelog.sim.kit.disk import SimDisk
 from tidelog.sim.kit.environment import SimRunner
 
-SETTINGS = {"offsets.topic.num.partitions": 1, "group.min.session.timeout.ms": 100}
+SETTINGS = {"group.min.session.timeout.ms": 100}
 WAIT_S = 20.0
 T0, T1, T2, T3 = (TopicPartition("t", number) for number in range(4))
 

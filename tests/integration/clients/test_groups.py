@@ -33,7 +33,7 @@ from tidelog.sim.kit.environment import SimRunner
 from tidelog.transport.errors import ClientClosed
 
 SESSION_MS = 400
-SETTINGS = {"offsets.topic.num.partitions": 1, "group.min.session.timeout.ms": 100}
+SETTINGS = {"group.min.session.timeout.ms": 100}
 T0, T1, T2, T3 = (TopicPartition("t", number) for number in range(4))
 WAIT_S = 20.0
 

@@ -250,7 +250,7 @@ class Cluster:
 async def cluster(request: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
     limits: dict[str, Any] = getattr(request, "param", {})
     async with AsyncExitStack() as stack:
-        sites = [Site(SimDisk(), SimRunner(random.Random(node_id), mean_s=0.0002)) for node_id in (1, 2)]
+        sites = [Site(SimDisk(), SimRunner(random.Random(node_id), mean_s=0.00001)) for node_id in (1, 2)]
         for node_id, site in enumerate(sites, 1):
             await site.start({"node.id": node_id})
             stack.push_async_callback(site.stop)

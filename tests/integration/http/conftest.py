@@ -46,8 +46,10 @@ PATIENT = {
     "broker.session.timeout.ms": 120_000,
     "controller.lease.ms": 60_000,
     "controller.quorum.election.timeout.ms": 60_001,
+    "offsets.topic.num.partitions": 1,
 }
-"""So that a broker that shares its processor with its clients, and with whatever runs beside, leads all the while."""
+"""Settings with which a broker leads all the while that shares its processor with its clients, and with whatever runs
+beside; and makes one log for groups, where sixteen would show nothing more."""
 
 
 async def listen(face: BrokerFace, **limits: Any) -> HttpServer:
@@ -171,7 +173,7 @@ async def simulated(
     **limits: Any,
 ) -> AsyncIterator[Site]:
     """A broker on a simulated disk, with topic `t` of one partition; `limits` replace those of the listener."""
-    runner = runner or SimRunner(random.Random(0), mean_s=0.0002)
+    runner = runner or SimRunner(random.Random(0), mean_s=0.00001)
     site = Site(disk or SimDisk(), runner, **{"lingering_s": 0.05, **limits})
     await site.start(settings)
     try:

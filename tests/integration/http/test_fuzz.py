@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -183,13 +182,6 @@ def _area(route: Route) -> str:
     return route.path.partition("/{group}")[0].rpartition("/")[2]
 
 
-@pytest.fixture
-async def site() -> AsyncIterator[Site]:
-    """As ever, but that its groups are in one partition: there are quicker ones to make."""
-    async with simulated(settings={"offsets.topic.num.partitions": 1}) as made:
-        yield made
-
-
 @pytest.mark.parametrize(
     "route",
     [
@@ -233,8 +225,7 @@ async def test_never_a_500(count: int) -> None:
         drawn.append(request)
 
     draw()
-    settings_used = {"offsets.topic.num.partitions": 1, "consumer.request.timeout.ms": 50}
-    async with simulated(settings=settings_used, request_timeout_ms_max=50) as site:
+    async with simulated(settings={"consumer.request.timeout.ms": 50}, request_timeout_ms_max=50) as site:
         await site.topic("u", 3)
         sender = Sender(site)
         for method, target, body, headers in drawn:

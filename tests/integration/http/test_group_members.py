@@ -23,7 +23,7 @@ from tidelog.sim.kit.environment import SimRunner
 async def groups() -> AsyncIterator[Site]:
     """A broker that keeps all groups in one partition, with topic `t` of two."""
     site = Site(SimDisk(), SimRunner(random.Random(0), mean_s=0.0002), lingering_s=0.05)
-    await site.start({"offsets.topic.num.partitions": 1})
+    await site.start()
     await site.topic(partitions=2)
     yield site
     await site.stop()

@@ -216,7 +216,7 @@ class KafkaSite:
         )
         self.clock, self.entropy = SystemClock(), SystemEntropy()
         network = SimNetwork(random.Random(1)).host("127.0.0.1")
-        runner = SimRunner(random.Random(0), mean_s=0.0002)
+        runner = SimRunner(random.Random(0), mean_s=0.00001)
         self.broker = Broker(self.config, SimDisk(), self.clock, self.entropy, runner, network)
         self.http: HttpServer
         self.log_level: LogLevel

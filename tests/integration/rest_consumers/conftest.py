@@ -81,9 +81,8 @@ def named(*partitions: int, **more: object) -> list[dict[str, object]]:
 
 @pytest.fixture
 async def site(request: pytest.FixtureRequest) -> AsyncIterator[Site]:
-    """A broker with topic `t` of one partition, whose groups are in one partition."""
-    settings: dict[str, object] = getattr(request, "param", {})
-    async with simulated(settings={"offsets.topic.num.partitions": 1, **settings}) as made:
+    """A broker with topic `t` of one partition."""
+    async with simulated(settings=getattr(request, "param", {})) as made:
         yield made
 
 

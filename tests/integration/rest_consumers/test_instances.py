@@ -249,7 +249,7 @@ async def test_a_shutdown_ends_reads_that_wait(site: Site, client: Client) -> No
     await site.until(lambda: site.broker.purgatory.waiting > 0)
     await site.stop()
     assert await reading == []
-    await site.start({"offsets.topic.num.partitions": 1})
+    await site.start()
     assert await client.assigned() == [0]
 
 

@@ -105,7 +105,7 @@ async def test_all_brokers_write_it_and_clients_only_read_it(brokers: list[Recor
 
 async def test_a_broker_writes_to_no_other_topic_of_the_brokers() -> None:
     site = Site(SimDisk(), SimRunner(random.Random(1), mean_s=0.0002))
-    await site.start({"offsets.topic.num.partitions": 1})
+    await site.start()
     await site.broker.admin.create_offsets_topic()
     handle = site.broker.face.partitions.handle(OFFSETS_TOPIC, 0)
     data = site.batch(b"x")

@@ -24,8 +24,8 @@ from tidelog.sim.kit.loop import run
 from tidelog.sim.kit.network import SimNetwork
 
 T = TypeVar("T")
-PLACES = 100
-"""Partitions of the topic `t`."""
+PARTITIONS = 5
+"""Partitions of the topic `t`, unless a story needs more: each of them is a log to open."""
 
 
 class HeldDisk(SimRunner):
@@ -120,13 +120,13 @@ async def until(is_so: Callable[[], bool]) -> None:
             await asyncio.sleep(0.005)
 
 
-def play(story: Callable[[Stage], Awaitable[None]], **settings: object) -> None:
-    """Runs a story on a stage. `settings` with underscores for dots."""
+def play(story: Callable[[Stage], Awaitable[None]], partitions: int = PARTITIONS, /, **settings: object) -> None:
+    """Runs a story on a stage whose topic `t` has so many partitions. `settings` with underscores for dots."""
 
     async def main() -> None:
         stage = Stage({name.replace("_", "."): value for name, value in settings.items()})
         await stage.start()
-        await stage.broker.admin.create_topic(NewTopic("t", PLACES))
+        await stage.broker.admin.create_topic(NewTopic("t", partitions))
         try:
             await story(stage)
         finally:

@@ -52,7 +52,7 @@ def test_many_commits_are_one_batch() -> None:
         assert stage.broker.stats.group_changes >= 100
         assert await stage.offsets() == dict.fromkeys(range(100), 7)
 
-    play(story)
+    play(story, 100)
 
 
 def test_nothing_is_told_before_it_is_committed() -> None:
@@ -242,7 +242,7 @@ def test_a_request_that_changes_too_much_for_one_batch_is_refused() -> None:
             "of many requests, each batch takes as many as fit"
         )
 
-    play(story)
+    play(story, 100)
 
 
 def test_requests_that_wait_for_a_load_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

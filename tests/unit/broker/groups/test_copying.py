@@ -41,7 +41,7 @@ def test_the_log_stays_short(protocol: str) -> None:
         assert await stage.offsets("h") == dict.fromkeys(range(20), 39)
         assert stage.state.shard == before
 
-    play(story, offsets_topic_commit_protocol=protocol)
+    play(story, 20, offsets_topic_commit_protocol=protocol)
 
 
 def test_what_changes_meanwhile_is_not_put_back() -> None:
@@ -60,7 +60,7 @@ def test_what_changes_meanwhile_is_not_put_back() -> None:
         assert log.log_start_offset == begin
         assert await stage.replayed() == state.shard
 
-    play(story)
+    play(story, 70)
 
 
 SLOW = pytest.mark.slow
@@ -84,7 +84,7 @@ def test_a_coordinator_may_die_at_every_step(step: int) -> None:
         await until(lambda: length(stage) < 400)
         assert await stage.offsets() == dict.fromkeys(range(70), 3)
 
-    play(story)
+    play(story, 70)
 
 
 def test_a_copy_that_fails_leaves_the_log_as_it_is() -> None:
@@ -103,7 +103,7 @@ def test_a_copy_that_fails_leaves_the_log_as_it_is() -> None:
         assert await stage.offsets() == {partition: partition for partition in range(70)}
         assert stage.partition.log_start_offset == begin
 
-    play(story)
+    play(story, 70)
 
 
 def test_neither_age_nor_size_takes_anything() -> None:
@@ -120,4 +120,4 @@ def test_neither_age_nor_size_takes_anything() -> None:
         await stage.restart()
         assert await stage.offsets() == dict.fromkeys(range(40), 1)
 
-    play(story, log_retention_check_interval_ms=500)
+    play(story, 40, log_retention_check_interval_ms=500)
