@@ -42,6 +42,13 @@ OPEN_FILES_MAX = 1024
 MEMORY = "/dev/shm"
 WHOLE_PROGRAMS = Path(__file__).parent / "e2e"
 MEMORY_BYTES_MIN = 2 << 30
+ONLY_IF_ASKED_FOR = {
+    "spark": "make spark",
+    "pages": "make pages",
+    "programs": "make programs",
+    "slow": "pytest -m slow",
+}
+"""The commands that run the tests that are skipped otherwise, by their marker."""
 
 settings.register_profile("repeatable", max_examples=25, deadline=None, derandomize=True, database=None)
 settings.register_profile("explore", deadline=None, max_examples=2000)
@@ -93,6 +100,8 @@ def _compile_share(session: pytest.Session, worker: int, workers: int) -> None:
     root = session.config.rootpath
     paths = [root / argument.partition("::")[0] for argument in session.config.args]
     files = sorted({*chain.from_iterable(path.rglob("test_*.py") if path.is_dir() else [path] for path in paths)})
+    if _are_left_out(session.config):
+        files = [file for file in files if WHOLE_PROGRAMS not in file.parents]
     for file in files[worker::workers]:
         with suppress(Exception, pytest.skip.Exception):  # which the collection of this module reports
             importlib.import_module(".".join(file.relative_to(root).with_suffix("").parts))
@@ -110,19 +119,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leaves out the directory of whole programs where they are not to be run: no worker needs to import them."""
+    return True if collection_path == WHOLE_PROGRAMS and _are_left_out(config) else None
+
+
+def _are_left_out(config: pytest.Config) -> bool:
+    """Returns True if whole programs, and nothing else, are deselected."""
+    return bool(config.option.markexpr == "not e2e")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    asked: str = config.option.markexpr
-    _skip(items, "spark", "spark: run it with `make spark`", unless="spark" in asked)
-    _skip(items, "pages", "pages: run them with `make pages`", unless="pages" in asked)
-    _skip(items, "programs", "programs: run it with `make programs`", unless="programs" in asked)
-    _skip(items, "slow", "slow: run it with `pytest -m slow`", unless="slow" in asked)
+    skips = {
+        marker: pytest.mark.skip(reason=f"{marker}: run it with `{command}`")
+        for marker, command in ONLY_IF_ASKED_FOR.items()
+        if marker not in config.option.markexpr
+    }
     for item in items:
+        markers = {mark.name for mark in item.iter_markers()}
+        for marker, skip in skips.items():
+            if marker in markers:
+                item.add_marker(skip)
         if WHOLE_PROGRAMS in item.path.parents:
             item.add_marker("e2e")
-
-
-def _skip(items: list[pytest.Item], marker: str, reason: str, *, unless: bool) -> None:
-    skip = pytest.mark.skip(reason=reason)
-    for item in items:
-        if not unless and item.get_closest_marker(marker):
-            item.add_marker(skip)
