@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from tests.integration.cli.conftest import COMMAND, Cli, environment
+from tests.integration.cli.conftest import Cli
 from tidelog.adapters.disk_threads import DiskThreads
+from tidelog.admin import AdminClient
+from tidelog.producer import Producer
 from tidelog.replication.election_settings import ElectionSettings
 from tidelog.replication.paxos.state import Prefix
 from tidelog.standalone.process import initialise_directory, make_replica
@@ -173,24 +174,16 @@ def test_what_cannot_be_read_is_refused(offline: Cli, words: tuple[str, ...], sa
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What a broker left that was stopped: topic `p`, of one partition, that commits by majority; ten records."""
     kept = tmp_path_factory.mktemp("cluster")
+
+    async def write(bootstrap: str) -> None:
+        async with AdminClient(bootstrap) as admin, Producer(bootstrap) as producer:
+            await admin.create_topic("p", partitions=1, configs={"commit.protocol": "paxos"})
+            for number in range(10):
+                await producer.send("p", b"value %d" % number)
+
     with LocalCluster(data_dir=kept) as cluster:
-        for words, given in (
-            (["topic", "create", "p", "--protocol", "paxos"], b""),
-            (["produce", "p"], b"".join(b"value %d\n" % number for number in range(10))),
-        ):
-            _run(cluster, words, given)
+        asyncio.run(write(cluster.bootstrap))
     return kept / "broker-1" / "data"
-
-
-def _run(cluster: LocalCluster, words: list[str], given: bytes) -> None:
-    subprocess.run(
-        [*COMMAND, *words],
-        input=given,
-        env=environment(TIDELOG_BOOTSTRAP=cluster.bootstrap),
-        check=True,
-        capture_output=True,
-        timeout=30,
-    )
 
 
 @pytest.mark.process

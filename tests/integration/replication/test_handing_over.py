@@ -15,7 +15,7 @@ from tidelog.model.ids import NodeId
 from tidelog.sim.kit.environment import SimClock
 from tidelog.sim.kit.loop import SimLoop, run
 
-EVERY_S = 0.005
+EVERY_S = 0.02
 
 
 class Writers:

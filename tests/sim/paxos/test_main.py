@@ -52,7 +52,7 @@ def test_a_failure_says_how_to_see_it_again(
 
 
 def test_what_comes_of_seeds_does_not_depend_on_how_they_are_spread() -> None:
-    alone, spread = run_seeds(0, 220), run_seeds(0, 220, jobs=2)
+    alone, spread = run_seeds(0, 120), run_seeds(0, 120, jobs=2)
     assert (alone.runs, alone.amount, alone.counters) == (spread.runs, spread.amount, spread.counters)
 
 
