@@ -355,9 +355,9 @@ class LedPartition(ABC):
         intake, mailbox = self._intake, self._intake.mailbox
         while True:
             await mailbox.wait_for_mail()
-            await self._wait_for_turn()
-            self._append_group(intake.take(self.producers, self.appended_end, self.group_bytes_max))
-            if mailbox:  # what could not be appended together has others take their turns first
+            while mailbox:
+                await self._wait_for_turn()
+                self._append_group(intake.take(self.producers, self.appended_end, self.group_bytes_max))
                 await asyncio.sleep(0)
 
     async def _wait_for_turn(self) -> None:

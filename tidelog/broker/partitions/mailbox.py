@@ -29,8 +29,7 @@ class Mailbox:
     def __init__(self) -> None:
         self._proposals: deque[Proposal] = deque()
         self._bytes = 0
-        self._mail: asyncio.Future[None] | None = None
-        """Resolved by the next request, if `wait_for_mail` waits for one."""
+        self._wake = asyncio.Event()
         self._wanting_room: list[Callable[[], None]] = []
 
     def __len__(self) -> int:
@@ -43,9 +42,7 @@ class Mailbox:
             raise Overloaded(f"{len(self._proposals)} requests are waiting for this partition; try again later")
         self._proposals.append(proposal)
         self._bytes += size
-        mail, self._mail = self._mail, None
-        if mail is not None and not mail.done():
-            mail.set_result(None)
+        self._wake.set()
 
     def has_room(self, size: int) -> bool:
         """Returns True if a request of `size` bytes would be accepted now."""
@@ -57,10 +54,9 @@ class Mailbox:
         self._wanting_room.append(call)
 
     async def wait_for_mail(self) -> None:
-        """Waits until there is a request. One task may wait at a time."""
-        while not self._proposals:
-            self._mail = asyncio.get_running_loop().create_future()
-            await self._mail
+        """Waits until a request has been added since the last call."""
+        await self._wake.wait()
+        self._wake.clear()
 
     def take_group(self, bytes_max: int = GROUP_BYTES_MAX) -> list[Proposal]:
         """Takes out the next requests to be appended with one write; none if nothing waits."""
