@@ -23,6 +23,7 @@ from dataclasses import dataclass
 
 import aiohttp
 from aiohttp.abc import AbstractStreamWriter
+from aiohttp.connector import NEEDS_CLEANUP_CLOSED
 from aiohttp.hdrs import AUTHORIZATION
 from aiohttp.payload import Payload
 from yarl import URL
@@ -133,6 +134,9 @@ class Connections:
             use_dns_cache=True,
             ttl_dns_cache=30,
             ssl=self._context or True,
+            # Older Pythons end a TLS connection only when its peer says goodbye, too: a client that was closed before
+            # that left the socket open. Newer ones need no help, and aiohttp warns of it there.
+            enable_cleanup_closed=NEEDS_CLEANUP_CLOSED,
         )
         self._session = aiohttp.ClientSession(
             connector=connector,
