@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from struct import pack
+from struct import Struct, pack
 
 import pytest
 from hypothesis import given
@@ -122,6 +122,16 @@ def test_a_negative_length_takes_nothing_back() -> None:
     with pytest.raises(Malformed):
         reader(b"abc", 2).skip(-1)
     assert reader(b"abc").skip(3) == 0
+
+
+def test_numbers_in_a_row_are_read_at_once_and_only_if_the_frame_has_them_all() -> None:
+    layout = Struct(">ihq")
+    read = reader(layout.pack(-1, 2, 1 << 40) + NO_TAGS)
+    assert read.unpack(layout) == (-1, 2, 1 << 40)
+    read.tags(is_flexible=True)
+    assert read.position == read.end
+    with pytest.raises(Malformed):
+        reader(bytes(layout.size - 1)).unpack(layout)
 
 
 def test_tagged_fields_are_skipped_but_for_the_one_that_is_wanted() -> None:
