@@ -1,4 +1,4 @@
-"""One piece of a log is scrubbed at once, in the order in which a broker does it (`broker/repair/scrub_targets.py`)."""
+"""Scrubs one piece of a log, in the order in which a broker does it (`broker/repair/scrub_targets.py`)."""
 
 from __future__ import annotations
 

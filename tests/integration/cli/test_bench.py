@@ -65,7 +65,7 @@ def test_a_signal_ends_the_brokers_of_a_run(cli: Cli, number: int, status: int) 
             deadline_s = time.monotonic() + TIMEOUT_S
             while not (brokers := [pid for file in threads.glob("*/children") for pid in file.read_text().split()]):
                 assert time.monotonic() < deadline_s, "no broker was started"
-                time.sleep(0.02)
+                time.sleep(0.02)  # nothing tells of children of another process
             measuring.send_signal(number)
             measuring.communicate(timeout=TIMEOUT_S)
             assert measuring.returncode == status

@@ -64,7 +64,7 @@ class Desk:
         return decision.answer
 
     def compare(self, request: Heartbeat) -> None:
-        """What is answered at once is what would be decided, be it for this heartbeat, or for one that says nothing."""
+        """Asserts that a heartbeat that is answered at once has the answer that the full decision gives it."""
         bare = Heartbeat(group=request.group, member_id=request.member_id, member_epoch=request.member_epoch)
         for beat in (request, bare):
             answer = unchanged(self.shard, beat, self.settings)

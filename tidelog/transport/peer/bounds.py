@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 class Lane(enum.IntEnum):
-    """One of the connections to each peer broker. They are separate so that a heartbeat never waits behind a batch.
+    """The connections to each peer broker. They are separate so that a heartbeat never waits behind a batch.
     There may be further lanes for batches, with the numbers behind `DATA` (`PeerBounds.data_lanes`)."""
 
     CONTROL = 0

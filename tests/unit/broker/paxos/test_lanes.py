@@ -1,4 +1,4 @@
-"""Which connection carries a frame of a Paxos partition, and what several of them cost and save."""
+"""Tests of the choice of a connection for each frame of a Paxos partition, and of what several connections cost."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def test_writes_that_arrive_together_are_written_in_the_order_of_their_positions
             else:
                 carry(sender, to, message, payload, lane)
 
-        carry, stage.carry = stage.carry, hold  # type: ignore[method-assign]
+        carry, stage.carry = stage.carry, hold  # type: ignore[method-assign]  # the stage has no hook
         await produce(stage)
         site, puts = stage.sites[2], list[list[int]]()
         store = site.replica._files.store
@@ -217,7 +217,7 @@ def test_writes_that_arrive_together_are_written_in_the_order_of_their_positions
 
 @pytest.mark.parametrize("stalled", [(1, 2), (2, 1)], ids=["writes", "answers"])
 def test_a_lane_that_stalls_holds_nothing_up_for_long(stalled: tuple[int, int]) -> None:
-    """One of four, on the only way to a majority."""
+    """A lane of four stalls, on the only way to a majority."""
 
     async def story(stage: Stage) -> None:
         stage.is_orderly, stage.lanes = True, 4
