@@ -37,6 +37,7 @@ from tidelog.replication.paxos.events import (
     Proposed,
     Received,
     Refused,
+    Released,
     Repaired,
     Restored,
     Send,
@@ -67,6 +68,7 @@ Post = Callable[[int, PaxosFrame, Sequence[Buffer]], None]
 LogEffect = (
     Applied
     | Chosen
+    | Released
     | Repaired
     | Proposed
     | Refused

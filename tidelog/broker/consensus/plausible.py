@@ -22,7 +22,8 @@ from tidelog.replication.paxos.messages import (
     WriteResponse,
 )
 from tidelog.replication.paxos.numbers import NODE_BITS, owner_of
-from tidelog.replication.paxos.state import Prefix, Slot, Value
+from tidelog.replication.paxos.predecessors import DISTANCE_MAX, are_named, named_at
+from tidelog.replication.paxos.state import Kind, Prefix, Slot, Value
 
 ROUNDS_AHEAD_MAX: Final = 2**32
 NUMBERS_AHEAD_MAX: Final = ROUNDS_AHEAD_MAX << NODE_BITS
@@ -92,10 +93,12 @@ def check_offset(offset: int, end: int) -> None:
 
 
 def check_prefix(prefix: Prefix) -> None:
-    """Raises `ImplausibleNumber` if a floor claims that the log is unbroken only from a position behind it: later
-    values would become void."""
+    """Raises `ImplausibleNumber` if a floor claims that the log is unbroken only from a position behind it, or that
+    positions behind it have lapsed: later values would become void."""
     if prefix.unbroken_from > prefix.position:
         raise ImplausibleNumber(f"a log is told to be unbroken from {prefix.unbroken_from} on, to {prefix.position}")
+    if len(prefix.lapsed) > DISTANCE_MAX or any(lapsed >= prefix.position for lapsed in prefix.lapsed):
+        raise ImplausibleNumber(f"a log that ends at {prefix.position} is told to have {len(prefix.lapsed)} lapsed ones")
 
 
 def _check_owner(number: int, sender: int) -> None:
@@ -129,11 +132,16 @@ def _check_value(position: int, value: Value, maxima: Maxima) -> None:
         or value.birth - maxima.number > NUMBERS_AHEAD_MAX
         or value.base_offset + value.count - maxima.next_offset > AHEAD_MAX
         # A value cannot need the log unbroken from a position behind its own: it would be void for ever.
-        or value.begin > position
+        or (value.begin > position and not _names_earlier_positions(position, value))
     ):
         raise ImplausibleNumber(
             f"the value {value} at position {position} is far ahead of {maxima}, or begins behind it"
         )
+
+
+def _names_earlier_positions(position: int, value: Value) -> bool:
+    is_naming = value.kind is Kind.APPEND and are_named(value.begin)
+    return is_naming and min(named_at(position, value.begin), default=-1) >= 0
 
 
 def _check_slots(slots: tuple[Slot, ...], maxima: Maxima) -> None:

@@ -21,9 +21,13 @@ log *unbroken*: every position has a value of its own birth, and in force. It is
 An acknowledged value never is void for this: it was applied behind all below it, and the chosen values there stay. Only
 a value that is durable in memory alone can be chosen and then lost: no other value needs such a value below it.
 
-The rules need the newest birth *before* a position, and the position since which the log is unbroken. So a log that
-begins at position 1000 stores them in a `Prefix`; without it, replicas with a long and with a short log would disagree
-on which values are void.
+In a topic whose order is not total, a value names instead the few positions that it needs (`predecessors.py`): it is
+void if one of them has *lapsed*, that is, has no value in force. A coordinator names only its own values, so lapsed
+positions count from the last barrier on.
+
+The rules need the newest birth *before* a position, and the positions that are broken or lapsed. So a log that begins
+at position 1000 stores them in a `Prefix`; without it, replicas with a long and with a short log would disagree on
+which values are void.
 """
 
 from __future__ import annotations
@@ -31,6 +35,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
+from msgspec import structs
+
+from tidelog.replication.paxos.predecessors import DISTANCE_MAX, are_named, named_at
 from tidelog.replication.paxos.state import Kind, Prefix, Slot, Value
 
 
@@ -53,10 +60,14 @@ def is_void(prefix: Prefix, value: Value) -> bool:
 
 
 def is_behind_a_gap(prefix: Prefix, value: Value) -> bool:
-    """Returns True for a batch that takes effect only if all values from position `value.begin` on are effective and of
-    its own coordinator, if one of them is void or of another coordinator."""
-    # A positive `begin` says from which position on a batch needs the log unbroken. Other kinds use it otherwise.
-    return value.kind is Kind.APPEND and 0 < value.begin < prefix.unbroken_from
+    """Returns True for a batch that needs values before it, if one of these is void or of another coordinator: all
+    values from position `value.begin` on, or those that it names."""
+    # Other kinds use `begin` otherwise.
+    if value.kind is not Kind.APPEND or not value.begin:
+        return False
+    if are_named(value.begin):
+        return any(named in prefix.lapsed for named in named_at(prefix.position, value.begin))
+    return value.begin < prefix.unbroken_from
 
 
 def fold(prefix: Prefix, value: Value) -> tuple[Prefix, Verdict]:
@@ -70,7 +81,8 @@ def fold(prefix: Prefix, value: Value) -> tuple[Prefix, Verdict]:
         return _pass(prefix, is_unbroken=False), Verdict.VOID
     next_offset, start_offset = prefix.next_offset, prefix.start_offset
     # With another coordinator's first value, its barrier, the unbroken stretch begins anew.
-    unbroken_from = prefix.unbroken_from if value.birth == prefix.epoch else prefix.position
+    is_same = value.birth == prefix.epoch
+    unbroken_from, lapsed = (prefix.unbroken_from, prefix.lapsed) if is_same else (prefix.position, ())
     if value.count:
         # A gap is allowed: a value that was lost or void leaves its offsets unused. An overlap means that the barrier
         # rule was broken.
@@ -79,15 +91,18 @@ def fold(prefix: Prefix, value: Value) -> tuple[Prefix, Verdict]:
     if value.kind is Kind.DELETE:
         assert value.base_offset <= next_offset, "what is deleted is there"
         start_offset = max(start_offset, value.base_offset)
-    return Prefix(prefix.position + 1, value.birth, next_offset, start_offset, unbroken_from), Verdict.APPLIED
+    return Prefix(prefix.position + 1, value.birth, next_offset, start_offset, unbroken_from, lapsed), Verdict.APPLIED
 
 
 def _pass(prefix: Prefix, *, is_unbroken: bool) -> Prefix:
     """Returns the prefix (the state of the log before a position) behind one more position, whose value has no effect.
     `is_unbroken` is False if that value breaks the order of the coordinator's values."""
     position = prefix.position + 1
-    unbroken_from = prefix.unbroken_from if is_unbroken else position
-    return Prefix(position, prefix.epoch, prefix.next_offset, prefix.start_offset, unbroken_from)
+    if is_unbroken:
+        return structs.replace(prefix, position=position)
+    # No value can name positions that are further behind.
+    near = (lapsed for lapsed in prefix.lapsed if position - lapsed <= DISTANCE_MAX)
+    return structs.replace(prefix, position=position, unbroken_from=position, lapsed=(*near, prefix.position))
 
 
 def fold_to(prefix: Prefix, slots: Mapping[int, Slot], position: int) -> Prefix:

@@ -6,7 +6,7 @@
 ELECTING is one promise phase (`fill.py`): a quorum's promise, then every open position is proposed again or filled,
 together with this coordinator's first own value, a *barrier*, behind them all. When the barrier is applied here,
 everything before it is applied, so the next offset is known, and clients' values may follow: up to `window` positions
-in flight, each chosen independently, all acknowledged in order.
+in flight, each chosen independently, and acknowledged in order, or as far as their keys need it (`releases.py`).
 
 A larger number shows in a rejection, in a learned slot with another value, and in the log itself: another node's value
 is at a position where this coordinator proposed, or its own value turns out void.
@@ -19,14 +19,17 @@ from tidelog.replication.paxos.events import (
     Action,
     Append,
     Applied,
+    Chosen,
     Delete,
     Elected,
     Proposed,
     Reason,
     Refused,
+    Released,
     Truncate,
 )
 from tidelog.replication.paxos.proposer import Proposer
+from tidelog.replication.paxos.releases import Releases
 from tidelog.replication.paxos.replica import Replica
 from tidelog.replication.paxos.state import WITH_PAYLOAD, Kind, Value
 from tidelog.replication.paxos.term import Term
@@ -53,6 +56,7 @@ class LogCoordinator(Proposer):
         last batch was not."""
         self._own: dict[int, Value] = {}
         """The values, by position, that this coordinator proposed first and that are not applied yet."""
+        self._releases = Releases()
 
     @property
     def is_writing(self) -> bool:
@@ -88,12 +92,18 @@ class LogCoordinator(Proposer):
         if refusal is not None:
             return [Refused(event, refusal)]
         self._is_changing = event.kind is Kind.VOTERS
+        value = Value(event.kind, self.number, self.next_offset, event.count, event.digest, self._needs(event))
+        self.next_offset += event.count
+        return [Proposed(self._next_position, value), *self._propose(value, is_lazy=event.is_lazy)]
+
+    def _needs(self, event: Append) -> int:
+        """Returns the `Value.begin` of the next batch: what it needs below it to have an effect."""
+        if event.keys is not None:
+            return self._releases.add(self._next_position, event.keys, is_lazy=event.is_lazy)
         # A batch in order needs all positions unbroken back to the last one that was not. Without that, a coordinator
         # that fails could leave a producer's third batch in the log, and not its second.
         self._in_order_from = (self._in_order_from or self._next_position) if event.is_in_order else 0
-        value = Value(event.kind, self.number, self.next_offset, event.count, event.digest, self._in_order_from)
-        self.next_offset += event.count
-        return [Proposed(self._next_position, value), *self._propose(value, is_lazy=event.is_lazy)]
+        return self._in_order_from
 
     def truncate_or_delete(self, event: Truncate | Delete) -> list[Action]:
         """Proposes a `Truncate` or a `Delete`. Refuses positions or offsets beyond the applied prefix."""
@@ -109,6 +119,8 @@ class LogCoordinator(Proposer):
             refusal = Reason.OUT_OF_RANGE
         if refusal is not None:
             return [Refused(event, refusal)]
+        # It conflicts with nothing, but a batch that needs all values below it needs this one, too.
+        self._releases.add(self._next_position, frozenset())
         return [Proposed(self._next_position, value), *self._propose(value)]
 
     def _refusal(self) -> Reason | None:
@@ -125,6 +137,15 @@ class LogCoordinator(Proposer):
         self._own[position] = value
         return [*self._proposals.propose(position, value, is_lazy=is_lazy), *self._set_timer()]
 
+    def _chosen(self, chosen: Chosen) -> list[Action]:
+        # Before what the replica makes of it: a value that is released by this may be applied by it, too.
+        first, *others = super()._chosen(chosen)
+        return [first, *self._release(chosen.position), *others]
+
+    def _release(self, position: int) -> list[Action]:
+        released = self._releases.chosen(position)
+        return [Released(each) for each in released if self._own[each].kind is Kind.APPEND]
+
     # -- what the replica beside it reports --------------------------------------------------------------------------
 
     def on_applied(self, applied: Applied) -> list[Action]:
@@ -132,9 +153,12 @@ class LogCoordinator(Proposer):
         if self.is_lost or self._barrier is None or applied.position < self._barrier:
             return actions
         # Another's value in the place of an own one, or an own one that is void, shows a larger number.
-        if applied.value != self._own.pop(applied.position, None) or applied.verdict is Verdict.VOID:
+        if applied.value != self._own.get(applied.position) or applied.verdict is Verdict.VOID:
             return self.lose(self._replica.highest)
-        return self._on_barrier() if applied.position == self._barrier else []
+        # Learned from others, it was not counted here.
+        released = self._release(applied.position)
+        del self._own[applied.position]
+        return self._on_barrier() if applied.position == self._barrier else released
 
     def _on_barrier(self) -> list[Action]:
         prefix = self._replica.applied

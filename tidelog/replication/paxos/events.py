@@ -107,6 +107,9 @@ class Append(msgspec.Struct, frozen=True):
     is_in_order: bool = False
     """True if the batch is to be void unless every value takes effect that its coordinator proposed before it, back to
     the last `Append` that was not in order."""
+    keys: frozenset[int] | None = None
+    """The keys of a batch that needs only those batches before it with which it has a key in common, and is `Released`
+    (`releases`); None in a log whose order is total."""
 
 
 class Truncate(msgspec.Struct, frozen=True):
@@ -302,9 +305,17 @@ class Chosen(msgspec.Struct, frozen=True):
     """True if the value is chosen although no node has shown its payload, only its digest."""
 
 
+class Released(msgspec.Struct, frozen=True):
+    """Effect: the value at this position, proposed by this node with `Append.keys`, is chosen, and so is everything
+    that it needs below it. It may be acknowledged and read, and never turns out void. `Applied` follows, or came just
+    before."""
+
+    position: int
+
+
 class Applied(msgspec.Struct, frozen=True):
-    """Effect: the value at the next position in order is applied. Only now may an APPEND be acknowledged, if its
-    verdict is APPLIED."""
+    """Effect: the value at the next position in order is applied. An APPEND may be acknowledged only now, or once it is
+    `Released`, if its verdict is APPLIED."""
 
     position: int
     value: Value
@@ -353,6 +364,7 @@ Effect = (
     | Lost
     | VotersFound
     | Chosen
+    | Released
     | Applied
     | Repaired
     | Jumped

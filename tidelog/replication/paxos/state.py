@@ -72,9 +72,10 @@ class Value(msgspec.Struct, frozen=True, gc=False):
     digest: bytes = b""
     """The digest of the payload, by which any copy is verified."""
     begin: Natural = 0
-    """In a TRUNCATE, the first position that stays, at most its own. In an APPEND, if not 0, the position from which on
-    the log has to be unbroken for the batch to have an effect (`apply`). In a NOP, if not 0, its own position, because
-    an operator gave up the value there; such a NOP does not break the log."""
+    """In a TRUNCATE, the first position that stays, at most its own. In an APPEND, if not 0, what the batch needs below
+    it to have an effect (`apply`): the position from which on the log has to be unbroken, or the positions named in it
+    (`predecessors`). In a NOP, if not 0, its own position, because an operator gave up the value there; such a NOP does
+    not break the log."""
 
     def names_voters(self, since: int) -> bool:
         """Returns True if this is a VOTERS value in force, in a log where only VOTERS values count that were first
@@ -117,6 +118,9 @@ class Prefix(msgspec.Struct, frozen=True, gc=False):
     """The log start offset: records below are deleted."""
     unbroken_from: Natural = 0
     """The position from which on all values have the newest birth, and none is void."""
+    lapsed: tuple[Natural, ...] = ()
+    """The positions without a value in force, from the first value with the newest birth on; only the nearest ones,
+    which values behind this position may name (`predecessors`)."""
 
 
 ORIGIN = Prefix()

@@ -1,5 +1,5 @@
 """Draws scenarios from seeds. Two of three have a fixed set of voters (`plans.py`); in the third the voters change
-(`voter_plans.py`)."""
+(`voter_plans.py`). One of four has a log that is ordered by key."""
 
 from __future__ import annotations
 
@@ -13,13 +13,25 @@ from tidelog.sim.paxos.voter_plans import draw_changes, draw_lineage
 VOTERS_EVERY = 3
 NODES = (1, 1, 2, 2, 3, 3, 3, 4, 5)
 SPARES = (1, 1, 2, 3)
+KEYED_SHARE = 0.25
+KEYS = (1, 2, 3, 3, 8, 30)
+HOLE_SPANS = (3, 4, 8, 16)
 
 
 def draw_scenario(seed: int) -> Scenario:
     """Returns the scenario of a seed, always the same one."""
-    scenario = _draw(seed)
+    scenario = _in_order(_draw(seed))
     beliefs = plans.draw_beliefs(stream(seed, "beliefs"), scenario.swarm, list(scenario.steps))
     return structs.replace(scenario, steps=tuple(sorted([*scenario.steps, *beliefs], key=lambda item: item[0])))
+
+
+def _in_order(scenario: Scenario) -> Scenario:
+    """Returns the scenario, with a log that is ordered by key if its seed is one of those."""
+    rng = stream(scenario.seed, "order")
+    if rng.random() >= KEYED_SHARE:
+        return scenario
+    keys, window = rng.choice(KEYS), rng.choice(HOLE_SPANS)
+    return structs.replace(scenario, swarm=structs.replace(scenario.swarm, keys=keys, window=window))
 
 
 def _draw(seed: int) -> Scenario:

@@ -9,9 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog.replication.paxos.apply import Verdict
-from tidelog.replication.paxos.events import Applied, Effect, Elected, Jumped
+from tidelog.replication.paxos.events import Applied, Effect, Elected, Jumped, Proposed
+from tidelog.replication.paxos.releases import EVERY_KEY
 from tidelog.replication.paxos.state import Kind
 from tidelog.sim.paxos.invariant import Invariant
+from tidelog.sim.paxos.truth import Truth
 
 if TYPE_CHECKING:
     from tidelog.sim.paxos.sim_node import SimNode
@@ -64,17 +66,48 @@ class NothingIsInvented(Invariant):
 
 
 class OffsetsHaveNoGaps(Invariant):
-    """Checks that an applied batch begins at the offset where the one before it ended. So of a coordinator's proposals
-    all up to some batch take effect, and none after it."""
+    """Checks that an applied batch begins at the offset where the one before it ended, unless the log is ordered by
+    key. So of a coordinator's proposals all up to some batch take effect, and none after it."""
 
     name = "offsets have no gaps"
     watches = (Applied,)
 
     def check(self, node: SimNode, effect: Effect) -> None:
         assert isinstance(effect, Applied)
-        if effect.value.kind is Kind.APPEND and effect.verdict is Verdict.APPLIED:
+        is_batch = effect.value.kind is Kind.APPEND and effect.verdict is Verdict.APPLIED
+        if is_batch and effect.value.digest not in self.truth.keys:
             next_offset = self.truth.prefixes[effect.position].next_offset
             self.require(effect.value.base_offset == next_offset, node.node, effect, "after", next_offset)
 
 
-OUTCOMES: tuple[type[Invariant], ...] = (AckedIsKept, AppliedAlike, NothingIsInvented, OffsetsHaveNoGaps)
+class KeysHaveNoGaps(Invariant):
+    """Checks that a batch of a log that is ordered by key takes effect only if all earlier proposals of its coordinator
+    do that have a key in common with it. So an idempotent producer never loses a batch and has the next one
+    appended."""
+
+    name = "keys have no gaps"
+    watches = (Proposed, Applied)
+
+    def __init__(self, truth: Truth) -> None:
+        super().__init__(truth)
+        self._proposed: dict[int, list[tuple[int, frozenset[int]]]] = {}
+
+    def check(self, node: SimNode, effect: Effect) -> None:
+        assert isinstance(effect, (Proposed, Applied))
+        keys = self.truth.keys.get(effect.value.digest)
+        if keys is None:
+            return
+        earlier = self._proposed.setdefault(effect.value.birth, [])
+        if isinstance(effect, Proposed):
+            earlier.append((effect.position, keys))
+        elif effect.verdict is Verdict.APPLIED:
+            for position, others in earlier:
+                if position < effect.position and _conflict(keys, others):
+                    self.require(self.truth.is_in_force(position, effect.value.birth), node.node, effect, position)
+
+
+def _conflict(keys: frozenset[int], others: frozenset[int]) -> bool:
+    return bool(keys & others) or EVERY_KEY in keys or EVERY_KEY in others
+
+
+OUTCOMES: tuple[type[Invariant], ...] = (AckedIsKept, AppliedAlike, NothingIsInvented, OffsetsHaveNoGaps, KeysHaveNoGaps)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from tidelog.replication.paxos.events import DeletePrefix, Effect, Elected, Persist, StatusChanged
+from tidelog.replication.paxos.events import DeletePrefix, Effect, Elected, Persist, Proposed, StatusChanged
 from tidelog.replication.paxos.messages import (
     Message,
     PromiseRequest,
@@ -196,6 +196,18 @@ class BarrierFirst(Invariant):
             self.require(message.value.birth in self.truth.barriers, node.node, message)
 
 
+class HoleSpanIsKept(Invariant):
+    """Checks that a coordinator proposes nothing more than `window` positions above the first that it has not
+    applied."""
+
+    name = "hole span is kept"
+    watches = (Proposed,)
+
+    def check(self, node: SimNode, effect: Effect) -> None:
+        assert isinstance(effect, Proposed)
+        self.require(effect.position - node.core.replica.applied.position < node.window, node.node, effect)
+
+
 class VotersAreAdmitted(Invariant):
     """Checks that a node votes with a new disk only if it never voted before, or behind a fence: its promise is at
     least every ballot that it ever voted for, and a quorum of other nodes has promised as much."""
@@ -270,6 +282,7 @@ INVARIANTS: tuple[type[Invariant], ...] = (
     FaultyIsTold,
     NewAboveReported,
     BarrierFirst,
+    HoleSpanIsKept,
     VotersAreAdmitted,
     EveryQuorumKnows,
     QuorumsInForce,

@@ -42,6 +42,8 @@ class Swarm(msgspec.Struct, frozen=True):
     spares: int = 0
     """Number of machines that are not voters at first. If there are any, the voters change and a lost disk is replaced
     by another voter; if there are none, the group is fixed and a node with a lost disk rejoins."""
+    keys: int = 0
+    """Number of keys that the clients' batches have in a log that is ordered by key; 0 for a log in total order."""
 
     @property
     def machines(self) -> int:

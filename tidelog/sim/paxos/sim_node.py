@@ -37,7 +37,7 @@ class SimNode:
         """Values that the current process proposed for clients, by position, until they are applied."""
         self.timers: dict[Timer, SetTimer] = {}
         """Running timers."""
-        self._window = window
+        self.window = window
         self.membership = Membership(founders)
         self.core = PaxosNode(node, founders.majority, StoredLog(Metadata("")), window=window)
 
@@ -60,7 +60,7 @@ class SimNode:
         self.timers = {}
         self.membership = Membership(voters, position)
         quorum = self.membership.quorum()
-        self.core = PaxosNode(self.engine_id, quorum, self.disk.load(), window=self._window, voters_position=position)
+        self.core = PaxosNode(self.engine_id, quorum, self.disk.load(), window=self.window, voters_position=position)
 
     def stop(self) -> None:
         self.is_up = False

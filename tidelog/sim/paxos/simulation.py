@@ -78,6 +78,7 @@ class Simulation:
             events.Persist: self._persist,
             events.SetTimer: self._set_timer,
             events.Proposed: self._proposed,
+            events.Released: self._released,
             events.Applied: self._applied,
             events.Lost: self._lost,
             events.Elected: self.voting.on_elected,
@@ -245,6 +246,13 @@ class Simulation:
 
     def _proposed(self, node: SimNode, effect: events.Proposed) -> None:
         node.pending[effect.position] = effect.value
+
+    def _released(self, node: SimNode, effect: events.Released) -> None:
+        """Handles a value that is not applied yet, and may be acknowledged nevertheless."""
+        value = node.core.replica.slots[effect.position].value
+        node.pending.pop(effect.position, None)
+        self.truth.show(effect.position, value)
+        self.truth.acked[effect.position] = value
 
     def _applied(self, node: SimNode, effect: events.Applied) -> None:
         """Handles an applied value: the client gets its acknowledgement, even from a coordinator that has been replaced

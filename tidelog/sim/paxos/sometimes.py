@@ -16,6 +16,7 @@ from tidelog.replication.paxos.events import (
     Proposed,
     Reason,
     Refused,
+    Released,
     Repaired,
     StatusChanged,
     VotersFound,
@@ -28,6 +29,7 @@ from tidelog.replication.paxos.messages import (
     WriteRequest,
     WriteResponse,
 )
+from tidelog.replication.paxos.predecessors import are_named
 from tidelog.replication.paxos.state import Kind, Prefix, Status
 from tidelog.sim.paxos.sim_node import SimNode
 from tidelog.sim.paxos.truth import Truth
@@ -47,6 +49,9 @@ SOMETIMES = (
     "a faulty payload is applied unread",
     "a faulty payload is repaired",
     "a faulty slot is reported in a promise",
+    "a batch is released above a hole",
+    "a batch that names others is void",
+    "a batch needs more than it can name",
     "a ghost is adopted",
     "a ghost is void",
     "a batch behind a gap is void",
@@ -87,7 +92,7 @@ class Sometimes:
 
     sends = (PromiseRequest, PromiseResponse, WriteRequest, WriteResponse)
     hears = (PromiseResponse,)
-    watches = (Applied, Elected, Jumped, Lost, Persist, Proposed, Refused, Repaired, StatusChanged, VotersFound)
+    watches = (Applied, Elected, Jumped, Lost, Persist, Proposed, Refused, Released, Repaired, StatusChanged, VotersFound)
 
     def __init__(self, truth: Truth, *, has_spares: bool) -> None:
         self._truth = truth
@@ -100,6 +105,10 @@ class Sometimes:
                 self._applied(node, effect)
             case Proposed():
                 self._saw("several batches are in flight", bool(node.pending))
+                is_keyed = effect.value.digest in self._truth.keys
+                self._saw("a batch needs more than it can name", is_keyed and 0 < effect.value.begin < effect.position)
+            case Released(position):
+                self._saw("a batch is released above a hole", position > node.core.replica.applied.position)
             case Elected():
                 self._saw("a coordinator is elected")
                 self._lost_in_a_row = 0
@@ -164,6 +173,7 @@ class Sometimes:
         if effect.verdict is Verdict.VOID and effect.position < len(self._truth.prefixes):
             is_ghost = effect.value.birth < self._truth.prefixes[effect.position].epoch
             self._saw("a ghost is void" if is_ghost else "a batch behind a gap is void")
+            self._saw("a batch that names others is void", not is_ghost and are_named(effect.value.begin))
         self._saw("a faulty payload is applied unread", effect.is_faulty)
 
     def _saw(self, name: str, is_seen: bool = True) -> None:

@@ -13,7 +13,9 @@ from collections import Counter
 
 from tidelog.replication.paxos import events
 from tidelog.replication.paxos.numbers import next_number
+from tidelog.replication.paxos.releases import EVERY_KEY
 from tidelog.replication.paxos.state import Status
+from tidelog.sim.kit.seeds import stream
 from tidelog.sim.paxos import actions
 from tidelog.sim.paxos.changes import Changes
 from tidelog.sim.paxos.sim_node import SimNode
@@ -22,6 +24,8 @@ from tidelog.sim.paxos.simulation import Simulation
 CLUSTER_ID = "sim"
 ATTEMPTS_MAX = 5
 """Maximum elections that a node attempts in a row."""
+EVERY_KEY_SHARE = 0.05
+"""Share of the batches that conflict with all others, in a log that is ordered by key."""
 
 
 class Story:
@@ -31,6 +35,7 @@ class Story:
         self.sim = sim
         self._swarm = sim.scenario.swarm
         self._batches = 0
+        self._keys = stream(sim.scenario.seed, "keys")
         self._change = Changes(sim, self.start)
         self._attempts: Counter[SimNode] = Counter()
         sim.on_changed = lambda node: self.elect(node, node.boot)
@@ -171,7 +176,18 @@ class Story:
         self._batches += 1
         digest = b"%d" % self._batches
         self.sim.truth.offered.add(digest)
-        self.sim.step(node, events.Append(records, digest, is_in_order=True))
+        if not self._swarm.keys:
+            self.sim.step(node, events.Append(records, digest, is_in_order=True))
+            return
+        self.sim.truth.keys[digest] = keys = self._draw_keys()
+        self.sim.step(node, events.Append(records, digest, keys=keys))
+
+    def _draw_keys(self) -> frozenset[int]:
+        """Draws the keys of a batch: mostly few; now and then all, or so many that no value can name what it follows."""
+        count = self._keys.choice((0, 1, 1, 1, 2, 3, self._swarm.keys))
+        if self._keys.random() < EVERY_KEY_SHARE:
+            return frozenset({EVERY_KEY})
+        return frozenset(self._keys.randrange(self._swarm.keys) for _ in range(count))
 
     def _strike(self, action: actions.Action) -> None:
         match action:

@@ -48,6 +48,10 @@ class Truth:
         """Ballots of coordinators whose barrier (their first value) is chosen."""
         self.offered: set[bytes] = set()
         """Digests of the batches that clients sent."""
+        self.keys: dict[bytes, frozenset[int]] = {}
+        """Keys of the batches that clients sent to a log that is ordered by key, by digest."""
+        self.shown: dict[int, int] = {}
+        """Position of the last value with each key that could be read anywhere."""
         self.acked: dict[int, Value] = {}
         self.log: list[tuple[Value, Verdict]] = []
         """Applied values with their verdicts (applied, void, or nothing to apply), by position, as reported by the
@@ -176,19 +180,47 @@ class Truth:
             start_offset = max(start_offset, value.base_offset)
         elif value.kind is Kind.VOTERS:
             self.voters.append((position, self.voter_sets[value.digest]))
+        if verdict is Verdict.APPLIED:
+            self.show(position, value)
         self.log.append((value, verdict))
         unbroken_from = self._unbroken_from(value, verdict)
-        self.prefixes.append(Prefix(position + 1, epoch, next_offset, start_offset, unbroken_from))
+        self.prefixes.append(
+            Prefix(position + 1, epoch, next_offset, start_offset, unbroken_from, self._lapsed(value, verdict))
+        )
+
+    def show(self, position: int, value: Value) -> None:
+        """Records that a value can be read. Raises `Violation` if a later value with one of its keys could be read
+        before."""
+        for key in self.keys.get(value.digest, ()):
+            shown = self.shown.get(key, -1)
+            if shown > position and position not in self.acked:
+                raise Violation(f"keys are read in order: {key} at {shown} before {position}")
+            self.shown[key] = max(shown, position)
 
     def _is_behind_a_gap(self, value: Value) -> bool:
-        """Returns True if a batch has no effect because a value before it is missing: each position from `value.begin`
-        up to its own must have a value of the same leader that was applied. Positions given up by an operator are left
-        out."""
-        needed = self.log[value.begin :] if value.kind is Kind.APPEND and value.begin else []
-        return not all(
-            _is_given_up(below) or (verdict is Verdict.APPLIED and below.birth == value.birth)
-            for below, verdict in needed
-        )
+        """Returns True if a batch has no effect because a value before it is missing: each position that it needs must
+        have a value of the same leader that was applied. Positions given up by an operator are left out."""
+        return not all(self.is_in_force(position, value.birth) for position in self._needed(value))
+
+    def _needed(self, value: Value) -> list[int]:
+        position = len(self.log)
+        if value.kind is not Kind.APPEND or not value.begin:
+            return []
+        if value.begin < 1 << 62:
+            return list(range(value.begin, position))
+        digits = f"{value.begin - (1 << 62):060b}"
+        return [position - int(digits[at : at + 12], 2) for at in range(0, 60, 12) if int(digits[at : at + 12], 2)]
+
+    def is_in_force(self, position: int, birth: int) -> bool:
+        """Returns True if a value of this leader was applied with effect at a position, or an operator gave it up."""
+        value, verdict = self.log[position]
+        return _is_given_up(value) or (verdict is Verdict.APPLIED and value.birth == birth)
+
+    def _lapsed(self, value: Value, verdict: Verdict) -> tuple[int, ...]:
+        prefix = self.prefixes[-1]
+        if verdict is Verdict.APPLIED:
+            return prefix.lapsed if value.birth == prefix.epoch else ()
+        return prefix.lapsed if _is_given_up(value) else (*prefix.lapsed, prefix.position)
 
     def _unbroken_from(self, value: Value, verdict: Verdict) -> int:
         prefix = self.prefixes[-1]
