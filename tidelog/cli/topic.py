@@ -48,6 +48,7 @@ def create(
     Examples:
       tidelog topic create flights --partitions 3
       tidelog topic create audit --config retention.ms=-1 --config compression.type=zstd
+      tidelog topic create clicks --protocol paxos --config commit.order=key
       tidelog topic create flights --partitions 3 --if-not-exists
       tidelog topic create flights --partitions 3 --validate-only --json
     """

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tidelog.config.names import broker_synonyms, field_name, names_of
-from tidelog.config.schema import BrokerConfig
+from tidelog.config.schema import BrokerConfig, TopicConfig
 from tidelog.config.topics import is_fixed, topic_config
 
 LOG_LEVEL: Final = "log.level"
@@ -63,8 +63,8 @@ def describe_topic(
     config = topic_config(broker, overrides)
     computed = {"min.insync.replicas": str(config.min_insync_replicas_for(replication_factor))}
     entries = []
-    for name, broker_name in broker_synonyms().items():
-        synonyms = _broker_synonyms(broker, broker_name, computed)
+    for name in names_of(TopicConfig):
+        synonyms = _inherited_synonyms(broker, name, computed)
         if is_fixed(name):
             synonyms = synonyms[-1:]  # it was created with the default, whatever the broker's setting is by now
         if name in overrides:
@@ -87,6 +87,14 @@ def describe_broker(broker: BrokerConfig, log_level: str) -> tuple[ConfigEntry, 
 
 def _entry(name: str, synonyms: tuple[ConfigSynonym, ...], *, is_read_only: bool) -> ConfigEntry:
     return ConfigEntry(name, synonyms[0].value, synonyms[0].source, synonyms, is_read_only)
+
+
+def _inherited_synonyms(broker: BrokerConfig, name: str, computed: Mapping[str, str]) -> tuple[ConfigSynonym, ...]:
+    """Returns the sources of a topic's setting besides the topic itself."""
+    if (broker_name := broker_synonyms().get(name)) is not None:
+        return _broker_synonyms(broker, broker_name, computed)
+    default = as_text(TopicConfig.model_fields[field_name(name)].default)
+    return (ConfigSynonym(name, default, ConfigSource.DEFAULT_CONFIG),)
 
 
 def _broker_synonyms(broker: BrokerConfig, name: str, computed: Mapping[str, str]) -> tuple[ConfigSynonym, ...]:

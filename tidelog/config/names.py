@@ -64,11 +64,12 @@ def name_in_environment(variable: str) -> str:
 
 @cache
 def broker_synonyms() -> Mapping[str, str]:
-    """Returns the broker's name of each topic setting, by the topic's name."""
+    """Returns the broker's name of each topic setting for which brokers have a default, by the topic's name."""
     pairs = {}
     for field in TopicConfig.model_fields.values():
         assert isinstance(field.json_schema_extra, dict)
-        pairs[str(field.alias)] = str(field.json_schema_extra["synonym"])
+        if "synonym" in field.json_schema_extra:
+            pairs[str(field.alias)] = str(field.json_schema_extra["synonym"])
     return MappingProxyType(pairs)
 
 

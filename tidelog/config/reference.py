@@ -32,8 +32,9 @@ listener = "127.0.0.1:9000"
 ```
 
 A topic's settings are given when it is created and can be altered later; what a topic leaves alone is the broker's
-setting of the synonymous name. An unknown name is an error, everywhere; only what Kubernetes sets
-for services called `tidelog` or `tidelog-...` is left alone (`TIDELOG_HTTP_SERVICE_HOST`, `TIDELOG_HTTP_PORT=tcp://...`).
+setting of the synonymous name, or the default where brokers have none. An unknown name is an error, everywhere; only
+what Kubernetes sets for services called `tidelog` or `tidelog-...` is left alone (`TIDELOG_HTTP_SERVICE_HOST`,
+`TIDELOG_HTTP_PORT=tcp://...`).
 
 Names and defaults are Kafka's except where the text says otherwise.
 """
@@ -48,24 +49,30 @@ def _section(title: str, settings: type[Settings]) -> Iterator[str]:
     yield f"## {title}\n"
     for field in settings.model_fields.values():
         yield f"### {_code(field.alias)}\n"
-        if settings is BrokerConfig:
+        if _synonym(field) is None:
             yield f"{field.description}\n"
         yield from (f"- {label}: {text}" for label, text in _facts(field))
+        if settings is BrokerConfig:
+            yield f"- Environment: {_code(environment_name(str(field.alias)))}"
         yield ""
+
+
+def _synonym(field: FieldInfo) -> str | None:
+    """Returns the name of the broker's setting that a topic's setting has its default from; None if there is none."""
+    assert isinstance(field.json_schema_extra, dict)
+    synonym = field.json_schema_extra.get("synonym")
+    return None if synonym is None else str(synonym)
 
 
 def _facts(field: FieldInfo) -> Iterator[tuple[str, str]]:
     assert isinstance(field.json_schema_extra, dict)
-    synonym = field.json_schema_extra.get("synonym")
-    unit = field.json_schema_extra["unit"]
-    if synonym:
-        yield "Default", f"the broker's [{_code(synonym)}](#{str(synonym).replace('.', '')})"
+    synonym, unit = _synonym(field), field.json_schema_extra["unit"]
+    if synonym is not None:
+        yield "Default", f"the broker's [{_code(synonym)}](#{synonym.replace('.', '')})"
     elif field.default is not None:
         yield "Default", _code(as_text(field.default)) + (f" {unit}" if unit else "")
     if valid := _valid(field):
         yield "Valid", valid
-    if not synonym:
-        yield "Environment", _code(environment_name(str(field.alias)))
 
 
 def _valid(field: FieldInfo) -> str:

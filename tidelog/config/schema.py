@@ -5,7 +5,7 @@ and defaults are Kafka's; where a default differs, the setting's documentation s
 name with underscores. A setting that has no effect is not declared, rather than accepted and ignored.
 
 A topic's settings take their defaults from the broker's synonym (`segment.bytes` from `log.segment.bytes`), as in
-Kafka's `LogConfig`, and inherit its documentation.
+Kafka's `LogConfig`, and inherit its documentation. A few are a topic's alone: no broker has a default for them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Self
 from pydantic import Field, model_validator
 
 from tidelog.config.settings.access import AccessSettings
-from tidelog.config.settings.base import Settings
+from tidelog.config.settings.base import Settings, setting
 from tidelog.config.settings.cluster import ClusterSettings
 from tidelog.config.settings.encryption import EncryptionSettings
 from tidelog.config.settings.groups import GroupSettings
@@ -42,7 +42,7 @@ from tidelog.config.values import (
     split_address,
     split_voter,
 )
-from tidelog.model.cluster import CommitProtocol
+from tidelog.model.cluster import CommitOrder, CommitProtocol
 
 ALL_ADDRESSES = ("0.0.0.0", "::")  # noqa: S104 -- to recognise them, not to bind to them
 
@@ -230,6 +230,16 @@ class TopicConfig(Settings):
         "unclean.leader.election.enable", "unclean.leader.election.enable"
     )
     commit_protocol: CommitProtocol = inherited("commit.protocol", "commit.protocol")
+    commit_order: CommitOrder = setting(
+        "commit.order",
+        "total",
+        "Which records of its partition a record waits for before it is acknowledged to `acks=all`. `total`: all "
+        "before it. `key`: those before it with the same key, or from the same idempotent producer. `none`: those "
+        "before it from the same idempotent producer. Whatever it is, consumers read in the order of offsets, up to "
+        "the high watermark, unless they ask for more. Only topics with `commit.protocol=paxos` have it, and it is "
+        "fixed when a topic is created. [choosing-a-protocol.md](choosing-a-protocol.md#order) says who should choose "
+        "what. (Not in Kafka.)",
+    )
     ack_durability: AckDurability = inherited("ack.durability", "ack.durability")
 
     def min_insync_replicas_for(self, replication_factor: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from pydantic import ValidationError
 
@@ -10,12 +11,18 @@ from tidelog.config.errors import problems
 from tidelog.config.names import broker_synonyms, field_name, names_of, suggestion
 from tidelog.config.schema import BrokerConfig, TopicConfig
 from tidelog.config.values import NO_COMPACTION
+from tidelog.model.cluster import COMMIT_ORDER, COMMIT_PROTOCOL, PAXOS
 from tidelog.model.errors import InvalidRequest
+
+FIXED: Final = (COMMIT_PROTOCOL, COMMIT_ORDER)
+"""Settings that can be given only when a topic is created."""
+OF_PAXOS: Final = (COMMIT_ORDER,)
+"""Settings that only topics with `commit.protocol=paxos` can be given."""
 
 
 def topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
-    """Returns the settings of a topic with `overrides` (by dotted name). Raises `InvalidRequest` for an unknown name or
-    a bad value."""
+    """Returns the settings of a topic with `overrides` (by dotted name). Raises `InvalidRequest` for an unknown name, a
+    bad value, or a setting that the topic's commit protocol does not have."""
     for name in overrides:
         _check_name(name)
     values: dict[str, object] = {
@@ -23,10 +30,23 @@ def topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicCon
     }
     values.update(overrides)
     try:
-        return TopicConfig.model_validate(values)
+        config = TopicConfig.model_validate(values)
     except ValidationError as error:
         text = "; ".join(f"{name} = {problem}" for name, problem in problems(error, values))
         raise InvalidRequest(f"Bad topic setting: {text}") from None
+    _refuse_foreign(config, overrides)
+    return config
+
+
+def _refuse_foreign(config: TopicConfig, overrides: Mapping[str, str]) -> None:
+    protocol = config.commit_protocol
+    foreign = [name for name in OF_PAXOS if name in overrides and protocol != PAXOS]
+    if foreign:
+        raise InvalidRequest(
+            f"Bad topic setting: {foreign[0]} = {overrides[foreign[0]]!r}: only topics with commit.protocol=paxos have "
+            f"it, and this one has commit.protocol={protocol}; leave it out, or create a topic with "
+            "commit.protocol=paxos"
+        )
 
 
 def refuse_compaction(overrides: Mapping[str, str]) -> None:
@@ -54,7 +74,7 @@ def is_fixed(name: str) -> bool:
     """Returns True if the setting can be given only when the topic is created. Raises `InvalidRequest` for an unknown
     name."""
     _check_name(name)
-    return name == "commit.protocol"
+    return name in FIXED
 
 
 def _check_name(name: str) -> None:

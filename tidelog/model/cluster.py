@@ -33,6 +33,10 @@ CommitProtocol = Literal["isr", "paxos"]
 ISR: Final = "isr"
 PAXOS: Final = "paxos"
 PROTOCOLS: Final[tuple[str, ...]] = get_args(CommitProtocol)
+COMMIT_ORDER = "commit.order"
+CommitOrder = Literal["total", "key", "none"]
+"""Values of the topic setting `commit.order`."""
+TOTAL: Final = "total"
 HTTP = "http"
 """Name of the HTTP listener."""
 KAFKA = "kafka"

@@ -293,6 +293,11 @@ class UnsupportedLevel(TidelogError, code=40920, kafka=KafkaCode.UNSUPPORTED_VER
     """A broker does not support the feature level that the request needs; nothing was done."""
 
 
+class TotalOrderRequired(TidelogError, code=40926, kafka=KafkaCode.INVALID_REQUEST):
+    """The request needs a topic with `commit.order=total`, and this one was created with another order; nothing was
+    appended."""
+
+
 class LossRefused(TidelogError, code=40919, kafka=KafkaCode.INVALID_REQUEST):
     """These offsets cannot be accepted as lost: they are not damaged, a good copy is left, or a broker that may have
     one cannot be asked."""

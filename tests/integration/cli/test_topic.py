@@ -47,6 +47,14 @@ def test_list_and_describe_are_tables_that_tools_can_cut(cli: Cli, topic: str) -
     assert described[4].split() == ["1", "1", "0", "1", "1", "-", "0", "0"]
 
 
+def test_an_order_of_commits_is_chosen_shown_and_kept(cli: Cli) -> None:
+    cli.succeed("topic", "create", "clicks", "--protocol", "paxos", "--config", "commit.order=key")
+    described = cli.succeed("topic", "describe", "clicks").decode().splitlines()
+    assert ["commit.order", "key", "DYNAMIC_TOPIC_CONFIG"] in [line.split() for line in described]
+    refused = cli.fail("topic", "alter", "clicks", "--config", "commit.order=total")
+    assert refused[0] == "error: commit.order is fixed when a topic is created (40002)"
+
+
 def test_validate_only_shows_the_placement_and_creates_nothing(cli: Cli) -> None:
     shown = json.loads(cli.succeed("topic", "create", "maybe", "--partitions", "2", "--validate-only", "--json"))
     assert shown["assignments"] == [{"partition_id": 0, "replicas": [1]}, {"partition_id": 1, "replicas": [1]}]
@@ -75,6 +83,8 @@ def test_what_is_there_or_gone_already_is_no_error_if_so_asked(cli: Cli, topic: 
     [
         (["create", "{topic}"], "exists already (40002)"),
         (["create", "c", "--config", "retention.mss=1"], "did you mean retention.ms?"),
+        (["create", "c", "--protocol", "paxos", "--config", "commit.order=keys"], "must be 'total', 'key' or 'none'"),
+        (["create", "c", "--config", "commit.order=key"], "create a topic with commit.protocol=paxos (40002)"),
         (["alter", "{topic}", "--partitions", "1"], "(40002)"),
         (["delete", "no-such-topic"], "error: there is no topic 'no-such-topic' (40401)"),
     ],

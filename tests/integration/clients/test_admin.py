@@ -99,6 +99,17 @@ async def test_settings_are_changed_together_or_not_at_all(admin: AdminClient, t
         await admin.describe_configs("no-such-topic")
 
 
+async def test_an_order_of_commits_is_chosen_when_a_topic_is_made(admin: AdminClient) -> None:
+    by_key = NewTopic(topic_name="by-key", configs={"commit.protocol": "paxos", "commit.order": "key"})
+    await admin.create_topics([by_key])
+    configs = {config.name: config for config in await admin.describe_configs("by-key")}
+    assert (configs["commit.order"].value, configs["commit.order"].is_read_only) == ("key", True)
+    with pytest.raises(InvalidRequest, match=r"commit\.order is fixed when a topic is created"):
+        await admin.alter_configs("by-key", {"commit.order": "none"})
+    with pytest.raises(InvalidRequest, match=r"only topics with commit\.protocol=paxos have it"):
+        await admin.create_topic("in-sync", configs={"commit.protocol": "isr", "commit.order": "key"})
+
+
 async def test_the_cluster_and_its_brokers(cluster: LocalCluster, admin: AdminClient) -> None:
     described = await admin.describe_cluster()
     assert (described.cluster_id, described.controller_id) == (cluster.cluster_id, 1)

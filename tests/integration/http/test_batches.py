@@ -86,6 +86,18 @@ async def test_a_batch_may_expect_where_the_partition_ends(site: Site) -> None:
     assert site.values() == [b"a", b"b"]
 
 
+@pytest.mark.parametrize("order", ["key", "none"])
+async def test_only_where_the_order_is_total_a_batch_may_expect_an_end(site: Site, order: str) -> None:
+    await site.topic("u", commit_protocol="paxos", commit_order=order)
+    target = TARGET.replace("/t/", "/u/")
+    assert (await site.ask("POST", target, site.batch(b"a"))).status == 200
+    for query in ("expected_end_offset=1", "expected_end_offset=0", "expected_end_offset=1&acks=0"):
+        refused = await site.ask("POST", f"{target}?{query}", site.batch(b"b"))
+        assert (refused.status, refused.code) == (409, 40926)
+        assert f"topic u has commit.order={order}; nothing was appended" in refused.json()["message"]
+    assert (await site.ask("POST", target, site.batch(b"c"))).json()["batches"][0]["base_offset"] == 1
+
+
 def _patched(batch: bytes, position: int, value: bytes, *, sealed: bool = True) -> bytes:
     data = bytearray(batch)
     data[position : position + len(value)] = value

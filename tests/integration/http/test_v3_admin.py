@@ -138,6 +138,17 @@ async def test_a_topic_with_assignments(site: Site) -> None:
             {"topic_name": "n", "configs": [{"name": "min.insync.racks", "value": value}]}
             for value in ("0", "-1", "two", "1.5", "2147483648", "")
         ),
+        *(
+            {
+                "topic_name": "n",
+                "configs": [
+                    {"name": "commit.protocol", "value": protocol},
+                    {"name": "commit.order", "value": order},
+                ],
+            }
+            for protocol, order in (("paxos", "keys"), ("paxos", ""), ("isr", "key"), ("isr", "total"))
+        ),
+        {"topic_name": "n", "configs": [{"name": "commit.order", "value": "key"}]},
         {"topic_name": "n", "partition_count": 3},
     ],
     ids=str,
@@ -155,6 +166,23 @@ async def test_racks_in_sync_are_a_topics_setting(site: Site) -> None:
     assert (await site.get(setting)).json()["value"] == "2"
     assert (await site.ask("PUT", setting, b'{"value":"0"}')).code == 40002
     assert (await site.get(setting)).json()["value"] == "2", "what is refused changes nothing"
+
+
+async def test_an_order_of_commits_is_a_topics_setting(site: Site) -> None:
+    configs = [{"name": "commit.protocol", "value": "paxos"}, {"name": "commit.order", "value": "key"}]
+    assert (await site.post(f"{site.v3}/topics", {"topic_name": "u", "configs": configs})).status == 201
+    setting = f"{site.v3}/topics/u/configs/commit.order"
+    entry = (await site.get(setting)).json()
+    assert (entry["value"], entry["source"], entry["is_read_only"]) == ("key", "DYNAMIC_TOPIC_CONFIG", True)
+    assert [(synonym["name"], synonym["value"], synonym["source"]) for synonym in entry["synonyms"]] == [
+        ("commit.order", "key", "DYNAMIC_TOPIC_CONFIG"),
+        ("commit.order", "total", "DEFAULT_CONFIG"),
+    ]
+    for method, body in (("PUT", b'{"value":"none"}'), ("DELETE", None)):
+        refused = await site.ask(method, setting, body)
+        assert refused.code == 40002 and "commit.order is fixed when a topic is created" in refused.json()["message"]
+    entry = (await site.get(setting.replace("/u/", "/t/"))).json()
+    assert (entry["value"], entry["is_default"], entry["is_read_only"]) == ("total", True, True)
 
 
 async def test_topics_grow_only(site: Site) -> None:

@@ -45,6 +45,26 @@ async def test_settings_are_shown_with_sources_synonyms_and_words(site: KafkaSit
             assert "fsynced" in told["ack.durability"].documentation
 
 
+async def test_a_setting_that_no_broker_has_is_shown_with_its_default(site: KafkaSite) -> None:
+    client = await site.client()
+    await site.topic("keyed", commit_protocol="paxos", commit_order="key")
+    answer = await client.ask(
+        Key.DESCRIBE_CONFIGS,
+        4,
+        resources=[resource(name, keys=["commit.order"]) for name in ("keyed", "t")],
+        include_synonyms=True,
+        include_documentation=True,
+    )
+    (own,), (default,) = (found.configs for found in answer.results)
+    assert (own.value, own.config_source, own.read_only, own.config_type) == ("key", 1, True, 2)
+    assert [(one.name, one.value, one.source) for one in own.synonyms] == [
+        ("commit.order", "key", 1),
+        ("commit.order", "total", 5),
+    ]
+    assert (default.value, default.config_source, len(default.synonyms)) == ("total", 5, 1)
+    assert "idempotent producer" in default.documentation
+
+
 async def test_each_resource_has_its_own_answer(site: KafkaSite) -> None:
     client = await site.client()
     asked = [
@@ -91,6 +111,7 @@ async def test_settings_are_changed_one_by_one(site: KafkaSite) -> None:
     for wrong in (
         change("cleanup.policy", "compact"),
         change("commit.protocol", "paxos"),
+        change("commit.order", "key"),
         change("no.such", "1"),
         change("retention.ms", "soon"),
         change("retention.ms", None),
@@ -170,15 +191,17 @@ async def test_throttles_of_reassignments_are_not_set_and_can_be_deleted(site: K
 
 async def test_all_settings_of_a_topic_are_replaced(site: KafkaSite) -> None:
     client = await site.client()
-    await site.topic("own", commit_protocol="paxos", retention_ms="5")
+    fixed = {"commit.protocol": "paxos", "commit.order": "key"}
+    await site.topic("own", **{name.replace(".", "_"): value for name, value in fixed.items()}, retention_ms="5")
     for version in versions(Key.ALTER_CONFIGS):
         asked = [resource("own", configs=[{"name": "segment.ms", "value": "1000"}])]
         answer = await client.ask(Key.ALTER_CONFIGS, version, resources=asked, validate_only=False)
         assert answer.responses[0].error_code == ErrorCode.none
-        assert site.broker.topic("own").configs == {"commit.protocol": "paxos", "segment.ms": "1000"}
-    asked = [resource("own", configs=[{"name": "commit.protocol", "value": "isr"}])]
-    answer = await client.ask(Key.ALTER_CONFIGS, 2, resources=asked, validate_only=False)
-    assert answer.responses[0].error_code == ErrorCode.invalid_config
+        assert site.broker.topic("own").configs == {**fixed, "segment.ms": "1000"}
+    for name, value in (("commit.protocol", "isr"), ("commit.order", "total")):
+        asked = [resource("own", configs=[{"name": name, "value": value}])]
+        answer = await client.ask(Key.ALTER_CONFIGS, 2, resources=asked, validate_only=False)
+        assert answer.responses[0].error_code == ErrorCode.invalid_config
 
 
 async def test_log_dirs_show_the_size_of_replicas(site: KafkaSite) -> None:

@@ -40,6 +40,7 @@ async def test_topics_are_made_in_every_version(site: KafkaSite) -> None:
             told = {config.name: (config.value, config.read_only) for config in made.configs}
             assert (made.num_partitions, made.replication_factor) == (3, 1)
             assert told["commit.protocol"] == ("isr", True)
+            assert told["commit.order"] == ("total", True)
 
 
 async def test_defaults_assignments_and_settings(site: KafkaSite) -> None:
@@ -50,6 +51,21 @@ async def test_defaults_assignments_and_settings(site: KafkaSite) -> None:
     assert [each.error_code for each in made] == [0, 0, 0]
     assert len(site.broker.topic("assigned").partitions) == 2
     assert site.broker.topic("own").configs == {"commit.protocol": "paxos", "ack.durability": "replicated"}
+
+
+async def test_an_order_of_commits_is_a_setting_like_others(site: KafkaSite) -> None:
+    client = await site.client()
+    by_key, isr = setting("commit.order", "key"), setting("commit.protocol", "isr")
+    paxos = setting("commit.protocol", "paxos")
+    made = await create(
+        client, topic("keyed", configs=paxos + by_key), topic("in-sync", configs=by_key),
+        topic("isr", configs=isr + by_key), topic("misspelt", configs=paxos + setting("commit.order", "keyed")),
+    )  # fmt: skip
+    assert [each.error_code.value for each in made] == [0] + [KafkaCode.INVALID_CONFIG] * 3
+    assert {config.name: config.value for config in made[0].configs}["commit.order"] == "key"
+    assert "only topics with commit.protocol=paxos have it" in made[1].error_message
+    assert made[3].error_message.endswith("must be 'total', 'key' or 'none'")
+    assert sorted(site.broker.image.topics) == ["keyed", "t"]
 
 
 async def test_nothing_is_made_of_what_is_only_to_be_validated(site: KafkaSite) -> None:

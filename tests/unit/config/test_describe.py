@@ -57,7 +57,17 @@ def test_a_computed_default_is_shown_as_computed(replicas: int, needed: str) -> 
 
 def test_only_what_cannot_be_altered_is_read_only() -> None:
     described = describe_topic(BrokerConfig(), {}, replication_factor=1)
-    assert [entry.name for entry in described if entry.is_read_only] == ["commit.protocol"]
+    assert [entry.name for entry in described if entry.is_read_only] == ["commit.protocol", "commit.order"]
+
+
+def test_a_setting_that_no_broker_has_comes_from_the_topic_or_is_the_default() -> None:
+    described = entry(describe_topic(BrokerConfig(), {}, replication_factor=3), "commit.order")
+    assert (described.value, described.is_default, described.is_read_only) == ("total", True, True)
+    assert synonyms(described) == [("commit.order", "total", DEFAULT)]
+    own = {"commit.protocol": "paxos", "commit.order": "key"}
+    described = entry(describe_topic(BrokerConfig(), own, replication_factor=3), "commit.order")
+    assert (described.value, described.source) == ("key", TOPIC)
+    assert synonyms(described) == [("commit.order", "key", TOPIC), ("commit.order", "total", DEFAULT)]
 
 
 def test_values_are_spelt_as_they_would_be_given() -> None:

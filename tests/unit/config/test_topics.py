@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 
-from tidelog.config.names import broker_synonyms, field_name
+from tidelog.config.names import broker_synonyms, field_name, names_of
 from tidelog.config.schema import BrokerConfig, TopicConfig
 from tidelog.config.topics import is_fixed, new_topic_overrides, topic_config
+from tidelog.model.cluster import CommitOrder
 from tidelog.model.errors import InvalidRequest
 
 
@@ -104,5 +107,33 @@ def test_what_is_fixed_is_noted_of_a_new_topic_where_it_is_not_the_default() -> 
         new_topic_overrides(isr, {"commit.protocol": "raft"})
 
 
-def test_only_the_commit_protocol_is_fixed_at_creation() -> None:
-    assert [name for name in broker_synonyms() if is_fixed(name)] == ["commit.protocol"]
+def test_how_a_topic_commits_is_fixed_at_creation() -> None:
+    assert [name for name in names_of(TopicConfig) if is_fixed(name)] == ["commit.protocol", "commit.order"]
+
+
+@pytest.mark.parametrize("order", get_args(CommitOrder))
+def test_a_topic_with_paxos_chooses_its_order(order: str) -> None:
+    own = {"commit.protocol": "paxos", "commit.order": order}
+    assert new_topic_overrides(BrokerConfig(), own) == own
+    assert topic_config(BrokerConfig(), own).commit_order == order
+    paxos = BrokerConfig(commit_protocol="paxos")
+    assert new_topic_overrides(paxos, {"commit.order": order}) == own, "the protocol is the broker's default"
+    assert topic_config(paxos, {"commit.protocol": "paxos"}).commit_order == "total"
+
+
+@pytest.mark.parametrize("order", ["Key", "keys", "", " none", "0"])
+def test_an_unknown_order_is_refused_with_those_there_are(order: str) -> None:
+    message = f"Bad topic setting: commit.order = {order!r}: must be 'total', 'key' or 'none'"
+    assert refusal(commit_protocol="paxos", commit_order=order) == message
+
+
+@pytest.mark.parametrize("protocol", [{"commit_protocol": "isr"}, {}])
+@pytest.mark.parametrize("order", get_args(CommitOrder))
+def test_a_topic_with_in_sync_replicas_has_no_order_to_choose(protocol: dict[str, str], order: str) -> None:
+    assert refusal(**protocol, commit_order=order) == (
+        f"Bad topic setting: commit.order = '{order}': only topics with commit.protocol=paxos have it, and this one "
+        "has commit.protocol=isr; leave it out, or create a topic with commit.protocol=paxos"
+    )
+    paxos = BrokerConfig(commit_protocol="paxos")
+    with pytest.raises(InvalidRequest, match=r"only topics with commit\.protocol=paxos"):
+        new_topic_overrides(paxos, {"commit.protocol": "isr", "commit.order": order})

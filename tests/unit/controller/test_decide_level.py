@@ -160,6 +160,22 @@ def test_a_setting_that_is_newer_than_the_cluster_is_refused() -> None:
     assert cluster.image.topics["t"].configs["min.insync.racks"] == "1"
 
 
+@pytest.mark.parametrize("level", [1, 2])
+def test_an_order_of_commits_needs_level_3(level: int) -> None:
+    cluster = started(level)
+    register(cluster, 1, NEWER)
+    for order in ("total", "key", "none"):
+        new = NewTopic("t", configs={"commit.protocol": "paxos", "commit.order": order})
+        with pytest.raises(
+            UnsupportedLevel, match=rf"commit\.order needs feature level 3, and the cluster is at level {level}"
+        ):
+            cluster.do(CreateTopic(new, topic_id("t")))
+    assert not cluster.image.topics
+    cluster.do(RaiseLevel(spoken=spoken({1: NEWER})))
+    cluster.do(CreateTopic(new, topic_id("t")))
+    assert cluster.image.topics["t"].configs["commit.order"] == "none"
+
+
 def test_a_log_names_its_level_before_what_needs_it() -> None:
     record = registered(levels=NEW)
     lines = encode_records([record, LevelRaised(2, ()), record], 1).split(b"\n")

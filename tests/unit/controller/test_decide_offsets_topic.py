@@ -93,6 +93,7 @@ def test_it_waits_for_a_majority() -> None:
         (DeleteTopic(OFFSETS_TOPIC), "the brokers' own"),
         (AddPartitions(OFFSETS_TOPIC, 16, 17), "cannot grow"),
         (AlterTopicConfigs(OFFSETS_TOPIC, {"commit.protocol": "isr"}), "fixed"),
+        (AlterTopicConfigs(OFFSETS_TOPIC, {"commit.order": "key"}), "commit.order is fixed"),
         (AlterTopicConfigs(OFFSETS_TOPIC, {"cleanup.policy": "delete"}), "fixed"),
         (AlterTopicConfigs(OFFSETS_TOPIC, {"unclean.leader.election.enable": None}), "fixed"),
         (AlterTopicConfigs("t", {"cleanup.policy": "compact"}), "compaction is not available"),

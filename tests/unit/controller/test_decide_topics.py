@@ -190,7 +190,7 @@ def test_settings_of_a_topic_are_checked_and_repeated_without_effect(cluster: Cl
     assert decide(cluster.image, command, CONFIG).records == ()
     cluster.do(AlterTopicConfigs("t", {"retention.ms": None}))
     assert not cluster.image.topics["t"].configs
-    for changes in ({"no.such": "1"}, {"retention.ms": "soon"}, {"commit.protocol": "isr"}):
+    for changes in ({"no.such": "1"}, {"retention.ms": "soon"}, {"commit.protocol": "isr"}, {"commit.order": "key"}):
         with pytest.raises(InvalidRequest):
             cluster.do(AlterTopicConfigs("t", changes))
 

@@ -72,6 +72,20 @@ def test_the_brokers_default_is_noted_when_a_topic_is_created_and_never_changes_
             cluster.do(AlterTopicConfigs("t", {"commit.protocol": value}))
 
 
+def test_an_order_of_commits_is_chosen_when_a_topic_is_created() -> None:
+    cluster = Cluster(config=BrokerConfig(commit_protocol="paxos"))
+    cluster.start(1)
+    cluster.do(CreateTopic(NewTopic("u", 1, 1, None, {"commit.order": "key"}), topic_id("u")))
+    assert dict(cluster.image.topics["u"].configs) == {"commit.protocol": "paxos", "commit.order": "key"}
+    for value in ("total", "key", "none", None):
+        with pytest.raises(InvalidRequest, match=r"commit\.order is fixed when a topic is created"):
+            cluster.do(AlterTopicConfigs("u", {"commit.order": value}))
+    isr = {"commit.protocol": "isr", "commit.order": "key"}
+    with pytest.raises(InvalidRequest, match=r"only topics with commit\.protocol=paxos have it"):
+        cluster.do(CreateTopic(NewTopic("v", 1, 1, None, isr), topic_id("v")))
+    assert [*cluster.image.topics] == ["u"]
+
+
 def test_a_fenced_replica_founds_the_log_too_and_the_first_live_one_leads() -> None:
     cluster = PaxosCluster()
     cluster.fence(1)

@@ -68,7 +68,12 @@ _PRODUCE: Final = (
 )
 _PRODUCE_BATCHES: Final = (
     *_PRODUCE,
-    Query("expected_end_offset", _INTEGER, "Append only if the partition's last batch ends here; else 412."),
+    Query(
+        "expected_end_offset",
+        _INTEGER,
+        "Append only if the partition's last batch ends here; else 412. Refused unless the topic has "
+        "`commit.order=total`.",
+    ),
 )
 _DELETION: Final = (Query("timeout_ms", _INTEGER, "When to give up waiting: they may be deleted later (504)."),)
 _GROUP_DEADLINE: Final = (Query("timeout_ms", _INTEGER, "When to give up: 503 if nothing was done, 504 if unknown."),)

@@ -14,7 +14,8 @@ from tidelog.broker.partitions.proposals import ACKS_NONE, Ahead, Asker, Proposa
 from tidelog.broker.runtime.stats import Stats
 from tidelog.config.schema import TopicConfig
 from tidelog.model.batch_header import RecordBatch
-from tidelog.model.errors import Overloaded, TidelogError
+from tidelog.model.cluster import TOTAL
+from tidelog.model.errors import Overloaded, TidelogError, TotalOrderRequired
 from tidelog.model.ids import ProducerId
 from tidelog.model.ports import Clock
 from tidelog.model.producers import ProducerTable
@@ -40,7 +41,14 @@ class Intake:
         expected_end: int | None,
         asker: Asker | None,
     ) -> Proposal:
-        """Queues a produce request. Raises `TooLarge`, `InvalidTimestamp`, `UnprocessableBody` or `Overloaded`."""
+        """Queues a produce request. Raises `TotalOrderRequired`, `TooLarge`, `InvalidTimestamp`, `UnprocessableBody` or
+        `Overloaded`."""
+        # In any other order a batch could be acknowledged, and the one that it counts on become void.
+        if expected_end is not None and config.commit_order != TOTAL:
+            raise TotalOrderRequired(
+                f"an expected end offset needs commit.order=total, and topic {self._topic} has "
+                f"commit.order={config.commit_order}; nothing was appended"
+            )
         batches, append_time_ms = admit_batches(batches, config, self._clock.wall_ms())
         if idempotency is not None:
             batches = stamp_keyed(batches, *idempotency)

@@ -272,9 +272,9 @@ class LedPartition(ABC):
         content's fingerprint. With `expected_end` they are appended directly behind the batch that ends there, or not
         at all; a duplicate is answered as always. `deadline_s` is in the event loop's time.
 
-        Raises definite errors (`TooLarge`, `InvalidTimestamp`, `OutOfOrderSequence`, `ProducerFenced`,
-        `IdempotencyKeyReused`, `EndOffsetMoved`, `LeaderNotAvailable`, `NotLeader`, `Overloaded`, `DiskFull`,
-        `LogOffline`, `ShuttingDown`): nothing was appended; and indefinite ones (`TimedOutAfterAppend`,
+        Raises definite errors (`TotalOrderRequired`, `TooLarge`, `InvalidTimestamp`, `OutOfOrderSequence`,
+        `ProducerFenced`, `IdempotencyKeyReused`, `EndOffsetMoved`, `LeaderNotAvailable`, `NotLeader`, `Overloaded`,
+        `DiskFull`, `LogOffline`, `ShuttingDown`): nothing was appended; and indefinite ones (`TimedOutAfterAppend`,
         `InternalError`): the outcome is unknown.
         """
         if acks == ACKS_NONE:
