@@ -18,12 +18,14 @@ import msgspec
 from tidelog.adapters.secret_file import read_secret
 from tidelog.adapters.system import SystemEntropy
 from tidelog.model.batch_header import RecordBatch, iter_batches, verify_batch
+from tidelog.model.cluster import COMMIT_ORDER, TOTAL
 from tidelog.model.errors import (
     DamagedBatch,
     InvalidBatch,
     InvalidRequest,
     RecordsLost,
     TidelogError,
+    TotalOrderRequired,
     UnknownPartition,
 )
 from tidelog.model.ids import OFFSET_MAX, ProducerId
@@ -114,8 +116,8 @@ class LogPartition:
     # -- what a writer needs -----------------------------------------------------------------------------------------
 
     async def entry_bytes_max(self, deadline_s: float) -> int:
-        """Returns the topic's `max.message.bytes`. Raises `InvalidRequest` if the topic's retention may delete
-        entries."""
+        """Returns the topic's `max.message.bytes`. Raises `InvalidRequest` if the topic's retention may delete entries,
+        and `TotalOrderRequired` if it does not commit them in total order."""
 
         async def attempt(timeout_s: float) -> dict[str, str | None]:
             target = self._cluster_path(f"/topics/{quote(self._topic, safe='')}/configs")
@@ -123,6 +125,12 @@ class LogPartition:
             return {config.name: config.value for config in decode_answer(_Configs, answer).data}
 
         configs = await self.persist(attempt, deadline_s)
+        order = configs.get(COMMIT_ORDER, TOTAL)  # brokers that do not have the setting commit in total order
+        if order != TOTAL:
+            raise TotalOrderRequired(
+                f"a log needs a topic with commit.order=total, and topic {self._topic!r} was created with "
+                f"commit.order={order}; nothing was appended: use another topic"
+            )
         # With an empty `cleanup.policy` nothing is deleted, whatever the limits say.
         wrong = [f"{name}={configs.get(name)}" for name, value in KEEPS_ALL.items() if configs.get(name) != value]
         if configs.get("cleanup.policy") and wrong:

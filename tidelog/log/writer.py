@@ -27,7 +27,8 @@ class Writer:
 
     - `bootstrap_servers`: URLs or `host:port` of any brokers of the cluster, as a comma-separated string or a list.
     - `topic`, `partition`: the partition that holds the log. Meant for topics with `commit.protocol=paxos`, but works
-      with any. No other program may write there, and `retention.ms` and `retention.bytes` must be -1.
+      with any that has `commit.order=total`, the default. No other program may write there, and `retention.ms` and
+      `retention.bytes` must be -1.
     - `name`: information about the writer, stored in its claim; at most 255 bytes.
     - `timeout_ms` limits each call as a whole, `request_timeout_ms` one try at one broker.
 
@@ -72,9 +73,10 @@ class Writer:
 
         When it returns, every earlier writer is fenced: what it has in flight is in the log by now or never will be.
 
-        Raises `InvalidRequest` if the topic's retention may delete entries; `UnknownTopic`, `UnknownPartition`,
-        `ConnectFailed`; `DeliveryExpired` if no writer was fenced; `DeliveryUnknown` if one may have been: call `start`
-        again. (Mesos: `start`, which returns "none" if the promise was not obtained.)
+        Raises `InvalidRequest` if the topic's retention may delete entries; `TotalOrderRequired` if it has another
+        `commit.order` than `total`; `UnknownTopic`, `UnknownPartition`, `ConnectFailed`; `DeliveryExpired` if no writer
+        was fenced; `DeliveryUnknown` if one may have been: call `start` again. (Mesos: `start`, which returns
+        "none" if the promise was not obtained.)
         """
         async with self._starting:
             if self._term is not None:

@@ -13,11 +13,22 @@ from tests.integration.clients.losing_proxy import LosingProxy
 from tidelog.admin import AdminClient
 from tidelog.log import Entry, Reader, Writer, WriterFenced
 from tidelog.log.entries import CLAIM
-from tidelog.model.errors import InvalidRequest, OffsetOutOfRange, TooLarge, UnknownPartition, UnknownTopic
+from tidelog.log.partition import LogPartition
+from tidelog.model.batch_codec import encode_batch
+from tidelog.model.errors import (
+    InvalidRequest,
+    OffsetOutOfRange,
+    TooLarge,
+    TotalOrderRequired,
+    UnknownPartition,
+    UnknownTopic,
+)
 from tidelog.model.ids import TopicPartition
+from tidelog.model.records import Record
 from tidelog.producer import Producer
 from tidelog.testing import LocalCluster
 from tidelog.transport.errors import ClientClosed, DeliveryUnknown
+from tidelog.transport.security import Security
 
 pytestmark = pytest.mark.process
 
@@ -194,6 +205,45 @@ async def test_bad_input_is_refused(cluster: LocalCluster, log: str, topic: str,
     with pytest.raises(TooLarge):
         await writer.append(bytes(2 << 20))
     assert await writer.append(b"fits") == writer.ending - 1
+
+
+@pytest.mark.parametrize("order", ["key", "none"])
+async def test_a_log_needs_total_order(
+    cluster: LocalCluster, admin: AdminClient, topic_names: Iterator[str], order: str
+) -> None:
+    name = next(topic_names)
+    configs = {"retention.ms": "-1", "commit.protocol": "paxos", "commit.order": order}
+    await admin.create_topic(name, partitions=1, configs=configs)
+    writer = Writer(cluster.bootstrap, name)
+    try:
+        with pytest.raises(
+            TotalOrderRequired, match=f"topic '{name}' was created with commit.order={order}"
+        ) as refused:
+            await writer.start()
+        assert refused.value.definite and refused.value.code == 40926
+        with pytest.raises(ClientClosed, match="not started"):
+            await writer.append(b"a")
+    finally:
+        await writer.close()
+    assert await read_all(cluster.bootstrap, TopicPartition(name, 0)) == [], "not even a claim"
+
+
+async def test_a_broker_refuses_an_append_behind_an_end_where_order_is_not_total(
+    cluster: LocalCluster, admin: AdminClient, topic_names: Iterator[str]
+) -> None:
+    name = next(topic_names)
+    await admin.create_topic(name, partitions=1, configs={"commit.protocol": "paxos", "commit.order": "key"})
+    security = Security()
+    log = LogPartition(cluster.bootstrap, name, 0, request_timeout_ms=5000, entropy=None, security=security)
+    await log.open()
+    try:
+        deadline_s = asyncio.get_running_loop().time() + 10
+        batch = encode_batch([Record(0, None, b"a")], producer_id=7, producer_epoch=0, base_sequence=0)
+        with pytest.raises(TotalOrderRequired, match="nothing was appended"):
+            await log.append(batch, deadline_s, expected_end=0)
+        assert await log.append(batch, deadline_s) == 0
+    finally:
+        await log.close()
 
 
 async def test_a_range_that_is_not_there_ends_at_a_deadline(cluster: LocalCluster, log: str, writer: Writer) -> None:
