@@ -33,6 +33,7 @@ from tidelog.config.values import (
     ClientAuth,
     CompressionType,
     Count,
+    HoleSpan,
     Limit,
     Milliseconds,
     SegmentBytes,
@@ -239,6 +240,13 @@ class TopicConfig(Settings):
         "the high watermark, unless they ask for more. Only topics with `commit.protocol=paxos` have it, and it is "
         "fixed when a topic is created. [choosing-a-protocol.md](choosing-a-protocol.md#order) says who should choose "
         "what. (Not in Kafka.)",
+    )
+    commit_hole_span: HoleSpan = setting(
+        "commit.hole.span",
+        256,
+        "With `commit.order=key` or `none`: the largest number of positions of a partition's Paxos log (each holds a "
+        "group of batches) from the first one that is not applied yet to the newest. Further produce requests wait. "
+        "Only topics with `commit.protocol=paxos` have it; with `commit.order=total` it means nothing. (Not in Kafka.)",
     )
     ack_durability: AckDurability = inherited("ack.durability", "ack.durability")
 

@@ -16,7 +16,7 @@ from tidelog.model.errors import InvalidRequest
 
 FIXED: Final = (COMMIT_PROTOCOL, COMMIT_ORDER)
 """Settings that can be given only when a topic is created."""
-OF_PAXOS: Final = (COMMIT_ORDER,)
+OF_PAXOS: Final = (COMMIT_ORDER, "commit.hole.span")
 """Settings that only topics with `commit.protocol=paxos` can be given."""
 
 

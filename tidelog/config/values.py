@@ -22,6 +22,7 @@ JwtAlgorithm = Literal[
 ]
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
+HOLE_SPAN_MAX = 4096
 TLS_VERSIONS = ("TLSv1.2", "TLSv1.3")
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
@@ -49,6 +50,16 @@ def _read_integer(value: object) -> object:
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     raise ValueError("must be a whole number")
+
+
+def _read_hole_span(value: object) -> object:
+    try:
+        span = _read_integer(value)
+    except ValueError:
+        span = None
+    if not isinstance(span, int) or not 1 <= span <= HOLE_SPAN_MAX:
+        raise ValueError(f"must be a whole number from 1 to {HOLE_SPAN_MAX}")
+    return span
 
 
 def _read_boolean(value: object) -> object:
@@ -187,6 +198,8 @@ Boolean = Annotated[bool, BeforeValidator(_read_boolean)]
 Count = Annotated[Integer, Field(ge=1, le=INT32_MAX)]
 """A count, at least 1."""
 LaneCount = Annotated[Integer, Field(ge=1, le=8)]
+HoleSpan = Annotated[int, BeforeValidator(_read_hole_span), Field(ge=1, le=HOLE_SPAN_MAX)]
+"""A count of positions of a Paxos log."""
 FeatureLevel = Annotated[Integer, Field(ge=LEVEL_MIN, le=LEVEL_MAX)]
 Milliseconds = Annotated[Integer, Field(ge=1, le=INT64_MAX)]
 Delay = Annotated[Integer, Field(ge=0, le=INT32_MAX)]

@@ -323,7 +323,7 @@ RECORD_KINDS: Final = tuple(MetadataRecord.__subclasses__())
 _decoder: Final[msgspec.json.Decoder[MetadataRecord]] = msgspec.json.Decoder(reduce(or_, RECORD_KINDS))
 
 
-SETTING_LEVELS: Final[Mapping[str, int]] = {"min.insync.racks": 2, "commit.order": 3}
+SETTING_LEVELS: Final[Mapping[str, int]] = {"min.insync.racks": 2, "commit.order": 3, "commit.hole.span": 3}
 """The feature level from which on topics may have each setting; settings that are not listed exist since the first
 level. A broker that does not know a setting cannot open the topic."""
 

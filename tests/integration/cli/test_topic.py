@@ -53,6 +53,13 @@ def test_an_order_of_commits_is_chosen_shown_and_kept(cli: Cli) -> None:
     assert ["commit.order", "key", "DYNAMIC_TOPIC_CONFIG"] in [line.split() for line in described]
     refused = cli.fail("topic", "alter", "clicks", "--config", "commit.order=total")
     assert refused[0] == "error: commit.order is fixed when a topic is created (40002)"
+    cli.succeed("topic", "alter", "clicks", "--config", "commit.hole.span=16")
+    configs = {
+        config["name"]: config for config in json.loads(cli.succeed("topic", "describe", "clicks", "--json"))["configs"]
+    }
+    assert (configs["commit.hole.span"]["value"], configs["commit.order"]["value"]) == ("16", "key")
+    refused = cli.fail("topic", "alter", "clicks", "--config", "commit.hole.span=many")
+    assert refused[0].endswith("commit.hole.span = 'many': must be a whole number from 1 to 4096 (40002)")
 
 
 def test_validate_only_shows_the_placement_and_creates_nothing(cli: Cli) -> None:

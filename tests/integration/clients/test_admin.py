@@ -104,6 +104,9 @@ async def test_an_order_of_commits_is_chosen_when_a_topic_is_made(admin: AdminCl
     await admin.create_topics([by_key])
     configs = {config.name: config for config in await admin.describe_configs("by-key")}
     assert (configs["commit.order"].value, configs["commit.order"].is_read_only) == ("key", True)
+    await admin.alter_configs("by-key", {"commit.hole.span": "16"})
+    with pytest.raises(InvalidRequest, match="must be a whole number from 1 to 4096"):
+        await admin.alter_configs("by-key", {"commit.hole.span": "5000"})
     with pytest.raises(InvalidRequest, match=r"commit\.order is fixed when a topic is created"):
         await admin.alter_configs("by-key", {"commit.order": "none"})
     with pytest.raises(InvalidRequest, match=r"only topics with commit\.protocol=paxos have it"):

@@ -185,6 +185,24 @@ async def test_an_order_of_commits_is_a_topics_setting(site: Site) -> None:
     assert (entry["value"], entry["is_default"], entry["is_read_only"]) == ("total", True, True)
 
 
+async def test_a_hole_span_is_altered_within_its_bounds(site: Site) -> None:
+    await site.topic("u", commit_protocol="paxos", commit_order="none")
+    setting = f"{site.v3}/topics/u/configs/commit.hole.span"
+    assert (await site.get(setting)).json()["value"] == "256"
+    assert (await site.ask("PUT", setting, b'{"value":"4096"}')).status == 204
+    for value in ("0", "-1", "5000", "many"):
+        refused = await site.ask("PUT", setting, b'{"value":"%s"}' % value.encode())
+        assert (refused.status, refused.code) == (400, 40002)
+        assert refused.json()["message"].endswith("must be a whole number from 1 to 4096")
+    entry = (await site.get(setting)).json()
+    assert (entry["value"], entry["source"], entry["is_read_only"]) == ("4096", "DYNAMIC_TOPIC_CONFIG", False)
+    assert (await site.ask("DELETE", setting)).status == 204
+    assert (await site.get(setting)).json()["is_default"]
+    refused = await site.ask("PUT", setting.replace("/u/", "/t/"), b'{"value":"16"}')
+    assert refused.code == 40002
+    assert "only topics with commit.protocol=paxos have it" in refused.json()["message"]
+
+
 async def test_topics_grow_only(site: Site) -> None:
     for body in (b'{"partitions_count": 1}', b'{"partitions_count": 0}', b"{}", b'{"partitions_count": 99999}'):
         assert (await site.ask("PATCH", f"{site.v3}/topics/t", body)).code == 40002

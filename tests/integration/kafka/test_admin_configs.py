@@ -118,6 +118,13 @@ async def test_settings_are_changed_one_by_one(site: KafkaSite) -> None:
         change("cleanup.policy", "delete", Change.APPEND),
     ):
         assert await alter(("t", [wrong])) == [KafkaCode.INVALID_CONFIG]
+    await site.topic("u", commit_protocol="paxos", commit_order="key")
+    assert await alter(("u", [change("commit.hole.span", "16")]), ("t", [change("commit.hole.span", "16")])) == [
+        0,
+        KafkaCode.INVALID_CONFIG,
+    ]
+    assert await alter(("u", [change("commit.hole.span", "0")])) == [KafkaCode.INVALID_CONFIG]
+    assert site.broker.topic("u").configs["commit.hole.span"] == "16"
     assert await alter(("t", [change("retention.ms", "5", 9)])) == [INVALID]
     assert await alter(("t", [change("retention.ms", "5")] * 2)) == [INVALID]
     assert await alter(("t", []), ("t", [])) == [INVALID, INVALID]
@@ -192,7 +199,7 @@ async def test_throttles_of_reassignments_are_not_set_and_can_be_deleted(site: K
 async def test_all_settings_of_a_topic_are_replaced(site: KafkaSite) -> None:
     client = await site.client()
     fixed = {"commit.protocol": "paxos", "commit.order": "key"}
-    await site.topic("own", **{name.replace(".", "_"): value for name, value in fixed.items()}, retention_ms="5")
+    await site.topic("own", commit_protocol="paxos", commit_order="key", commit_hole_span="16", retention_ms="5")
     for version in versions(Key.ALTER_CONFIGS):
         asked = [resource("own", configs=[{"name": "segment.ms", "value": "1000"}])]
         answer = await client.ask(Key.ALTER_CONFIGS, version, resources=asked, validate_only=False)

@@ -60,11 +60,13 @@ async def test_an_order_of_commits_is_a_setting_like_others(site: KafkaSite) -> 
     made = await create(
         client, topic("keyed", configs=paxos + by_key), topic("in-sync", configs=by_key),
         topic("isr", configs=isr + by_key), topic("misspelt", configs=paxos + setting("commit.order", "keyed")),
+        topic("wide", configs=paxos + by_key + setting("commit.hole.span", "5000")),
     )  # fmt: skip
-    assert [each.error_code.value for each in made] == [0] + [KafkaCode.INVALID_CONFIG] * 3
+    assert [each.error_code.value for each in made] == [0] + [KafkaCode.INVALID_CONFIG] * 4
     assert {config.name: config.value for config in made[0].configs}["commit.order"] == "key"
     assert "only topics with commit.protocol=paxos have it" in made[1].error_message
     assert made[3].error_message.endswith("must be 'total', 'key' or 'none'")
+    assert made[4].error_message.endswith("must be a whole number from 1 to 4096")
     assert sorted(site.broker.image.topics) == ["keyed", "t"]
 
 

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.config.errors import ConfigError
 from tidelog.config.load import load_config
 from tidelog.config.names import environment_name, names_of
 from tidelog.config.reference import reference
 from tidelog.config.schema import BrokerConfig, TopicConfig
+from tidelog.config.topics import topic_config
+from tidelog.model.errors import InvalidRequest
 
 ROOT = Path(__file__).parents[3]
 
@@ -29,12 +30,21 @@ def test_every_setting_has_its_heading_and_variable() -> None:
 def test_the_bounds_on_the_page_are_the_bounds_of_the_check() -> None:
     bounds = re.findall(r"^### `(.+)`\n\n(?:.+\n\n)(?:- .+\n)*?- Valid: (\d+) to (\d+)$", reference(), re.MULTILINE)
     assert ("log.segment.bytes", "1024", "2147483647") in bounds
+    assert ("commit.hole.span", "1", "4096") in bounds
     for name, low, high in bounds:
         for value in (low, high):
-            load_config(None, {}, {name: value})
+            check(name, value)
         for value in (int(low) - 1, int(high) + 1):
-            with pytest.raises(ConfigError):
-                load_config(None, {}, {name: str(value)})
+            with pytest.raises(InvalidRequest):
+                check(name, str(value))
+
+
+def check(name: str, value: str) -> None:
+    """Raises `InvalidRequest` for a bad value of a broker's setting, or of one that only topics have."""
+    if name in names_of(BrokerConfig):
+        load_config(None, {}, {name: value})
+    else:
+        topic_config(BrokerConfig(), {"commit.protocol": "paxos", name: value})
 
 
 def test_the_example_on_the_page_works(tmp_path: Path) -> None:

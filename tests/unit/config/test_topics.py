@@ -127,13 +127,28 @@ def test_an_unknown_order_is_refused_with_those_there_are(order: str) -> None:
     assert refusal(commit_protocol="paxos", commit_order=order) == message
 
 
+@pytest.mark.parametrize("span", ["0", "-1", "4097", "5000", "many", "", "1.5", "true", "9" * 30])
+def test_a_bad_hole_span_is_refused_with_those_there_are(span: str) -> None:
+    message = f"Bad topic setting: commit.hole.span = {span!r}: must be a whole number from 1 to 4096"
+    assert refusal(commit_protocol="paxos", commit_hole_span=span) == message
+
+
+def test_hole_spans() -> None:
+    paxos = {"commit.protocol": "paxos", "commit.order": "none"}
+    assert topic_config(BrokerConfig(), paxos).commit_hole_span == 256
+    for span in (1, 4096):
+        assert topic_config(BrokerConfig(), {**paxos, "commit.hole.span": str(span)}).commit_hole_span == span
+
+
 @pytest.mark.parametrize("protocol", [{"commit_protocol": "isr"}, {}])
-@pytest.mark.parametrize("order", get_args(CommitOrder))
-def test_a_topic_with_in_sync_replicas_has_no_order_to_choose(protocol: dict[str, str], order: str) -> None:
-    assert refusal(**protocol, commit_order=order) == (
-        f"Bad topic setting: commit.order = '{order}': only topics with commit.protocol=paxos have it, and this one "
-        "has commit.protocol=isr; leave it out, or create a topic with commit.protocol=paxos"
+@pytest.mark.parametrize(
+    ("name", "value"), [*(("commit.order", order) for order in get_args(CommitOrder)), ("commit.hole.span", "256")]
+)
+def test_a_topic_with_in_sync_replicas_has_no_order_to_choose(protocol: dict[str, str], name: str, value: str) -> None:
+    assert refusal(**protocol, **{name: value}) == (
+        f"Bad topic setting: {name} = '{value}': only topics with commit.protocol=paxos have it, and this one has "
+        "commit.protocol=isr; leave it out, or create a topic with commit.protocol=paxos"
     )
     paxos = BrokerConfig(commit_protocol="paxos")
     with pytest.raises(InvalidRequest, match=r"only topics with commit\.protocol=paxos"):
-        new_topic_overrides(paxos, {"commit.protocol": "isr", "commit.order": order})
+        new_topic_overrides(paxos, {"commit.protocol": "isr", name: value})

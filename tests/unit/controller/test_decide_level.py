@@ -176,6 +176,19 @@ def test_an_order_of_commits_needs_level_3(level: int) -> None:
     assert cluster.image.topics["t"].configs["commit.order"] == "none"
 
 
+@pytest.mark.parametrize("level", [1, 2])
+def test_a_hole_span_needs_level_3(level: int) -> None:
+    cluster = started(level)
+    register(cluster, 1, NEWER)
+    cluster.do(CreateTopic(NewTopic("t", configs={"commit.protocol": "paxos"}), topic_id("t")))
+    span = AlterTopicConfigs("t", {"commit.hole.span": "16"})
+    with pytest.raises(UnsupportedLevel, match=r"commit\.hole\.span needs feature level 3"):
+        cluster.do(span)
+    cluster.do(RaiseLevel(spoken=spoken({1: NEWER})))
+    cluster.do(span)
+    assert cluster.image.topics["t"].configs["commit.hole.span"] == "16"
+
+
 def test_a_log_names_its_level_before_what_needs_it() -> None:
     record = registered(levels=NEW)
     lines = encode_records([record, LevelRaised(2, ()), record], 1).split(b"\n")

@@ -80,6 +80,9 @@ def test_an_order_of_commits_is_chosen_when_a_topic_is_created() -> None:
     for value in ("total", "key", "none", None):
         with pytest.raises(InvalidRequest, match=r"commit\.order is fixed when a topic is created"):
             cluster.do(AlterTopicConfigs("u", {"commit.order": value}))
+    cluster.do(AlterTopicConfigs("u", {"commit.hole.span": "16"}))
+    assert cluster.image.topics["u"].configs["commit.hole.span"] == "16"
+    cluster.do(AlterTopicConfigs("u", {"commit.hole.span": None}))
     isr = {"commit.protocol": "isr", "commit.order": "key"}
     with pytest.raises(InvalidRequest, match=r"only topics with commit\.protocol=paxos have it"):
         cluster.do(CreateTopic(NewTopic("v", 1, 1, None, isr), topic_id("v")))
