@@ -37,6 +37,7 @@ COMMIT_ORDER = "commit.order"
 CommitOrder = Literal["total", "key", "none"]
 """Values of the topic setting `commit.order`."""
 TOTAL: Final = "total"
+KEY: Final = "key"
 HTTP = "http"
 """Name of the HTTP listener."""
 KAFKA = "kafka"

@@ -77,11 +77,16 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
 
 
 def batch(
-    *values: bytes, producer_id: int = -1, epoch: int = 0, sequence: int = -1, timestamp_ms: int | None = None
+    *values: bytes,
+    key: bytes | None = None,
+    producer_id: int = -1,
+    epoch: int = 0,
+    sequence: int = -1,
+    timestamp_ms: int | None = None,
 ) -> list[RecordBatch]:
     at = SystemClock().wall_ms() if timestamp_ms is None else timestamp_ms
     encoded = encode_batch(
-        [Record(at, None, value) for value in values],
+        [Record(at, key, value) for value in values],
         producer_id=producer_id,
         producer_epoch=epoch if producer_id >= 0 else -1,
         base_sequence=sequence,

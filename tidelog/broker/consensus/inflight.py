@@ -36,10 +36,14 @@ W = TypeVar("W", bound=Waiter)
 class InFlightProposal(Generic[W]):
     """A proposed value without an outcome yet, and the requests that it answers."""
 
-    __slots__ = ("accepted_by", "durability", "value", "waiters")
+    __slots__ = ("accepted_by", "durability", "is_released", "size", "value", "waiters")
 
-    def __init__(self, value: Value, durability: str = "fsynced") -> None:
+    def __init__(self, value: Value, durability: str = "fsynced", size: int = 0) -> None:
         self.value = value
+        self.size = size
+        """The bytes of the value's payload."""
+        self.is_released = False
+        """True once the value can be acknowledged and read although values before it are not chosen."""
         self.durability = durability
         """The promise of an acknowledgement of this value: "fsynced" or "replicated"."""
         self.waiters: list[W] = []
@@ -56,8 +60,13 @@ class InFlightProposal(Generic[W]):
         return self.value == applied.value and applied.verdict is Verdict.APPLIED
 
     def fail(self, error: TidelogError) -> None:
-        for waiter in self.waiters:
+        for waiter in self.take_waiters():
             waiter.fail(error)
+
+    def take_waiters(self) -> list[W]:
+        """Removes and returns the requests, to be answered now."""
+        waiters, self.waiters = self.waiters, []
+        return waiters
 
 
 class InFlightProposals(Generic[W]):
@@ -65,6 +74,10 @@ class InFlightProposals(Generic[W]):
 
     def __init__(self) -> None:
         self._proposals: dict[int, InFlightProposal[W]] = {}
+        self.size = 0
+        """The bytes of all payloads in flight."""
+        self.unchosen = 0
+        """The number of values in flight that no quorum is known to have accepted."""
 
     def __len__(self) -> int:
         return len(self._proposals)
@@ -72,25 +85,36 @@ class InFlightProposals(Generic[W]):
     def add(self, position: int, proposal: InFlightProposal[W]) -> None:
         """Keeps a proposal until its position is applied."""
         self._proposals[position] = proposal
+        self.size += proposal.size
+        self.unchosen += 1
 
     def chosen(self, position: int, accepted_by: tuple[int, ...]) -> None:
         """Notes the engine ids of the quorum that accepted the value at a position."""
         proposal = self._proposals.get(position)
         if proposal is not None:
+            self.unchosen -= not proposal.accepted_by
             proposal.accepted_by = accepted_by
+
+    def get(self, position: int) -> InFlightProposal[W] | None:
+        """Returns the proposal at a position; None if this leader has none in flight there."""
+        return self._proposals.get(position)
 
     def take(self, position: int) -> InFlightProposal[W] | None:
         """Removes and returns the proposal at an applied position; None if this leader proposed nothing there."""
-        return self._proposals.pop(position, None)
+        proposal = self._proposals.pop(position, None)
+        if proposal is not None:
+            self.size -= proposal.size
+            self.unchosen -= not proposal.accepted_by
+        return proposal
 
-    def wait_for(self, offset: int, waiter: W) -> bool:
-        """Adds a request to the first proposal that reaches `offset`. Returns False if none does."""
-        for proposal in self._proposals.values():
-            # In order of positions, so the first that reaches the offset is the one to wait for.
-            if proposal.end_offset >= offset:
-                proposal.waiters.append(waiter)
-                return True
-        return False
+    def reaching(self, offset: int) -> InFlightProposal[W] | None:
+        """Returns the first proposal that reaches `offset`, which is the one that a repeated batch with this end offset
+        has to wait for; None if none does."""
+        return next((proposal for proposal in self._proposals.values() if proposal.end_offset >= offset), None)
+
+    def released(self) -> list[tuple[int, InFlightProposal[W]]]:
+        """Returns positions and proposals of the values that are released and not applied, in order."""
+        return [(position, proposal) for position, proposal in self._proposals.items() if proposal.is_released]
 
     @property
     def is_awaited(self) -> bool:
@@ -102,6 +126,7 @@ class InFlightProposals(Generic[W]):
         for waiter in self._waiters():
             waiter.fail(error)
         self._proposals.clear()
+        self.size = self.unchosen = 0
 
     def _waiters(self) -> Iterator[W]:
         for proposal in self._proposals.values():

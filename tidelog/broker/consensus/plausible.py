@@ -98,7 +98,9 @@ def check_prefix(prefix: Prefix) -> None:
     if prefix.unbroken_from > prefix.position:
         raise ImplausibleNumber(f"a log is told to be unbroken from {prefix.unbroken_from} on, to {prefix.position}")
     if len(prefix.lapsed) > DISTANCE_MAX or any(lapsed >= prefix.position for lapsed in prefix.lapsed):
-        raise ImplausibleNumber(f"a log that ends at {prefix.position} is told to have {len(prefix.lapsed)} lapsed ones")
+        raise ImplausibleNumber(
+            f"a log that ends at {prefix.position} is told to have {len(prefix.lapsed)} lapsed ones"
+        )
 
 
 def _check_owner(number: int, sender: int) -> None:

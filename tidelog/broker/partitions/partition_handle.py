@@ -8,7 +8,7 @@ connection. A handle is for one request: the leader may change, and for the next
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from tidelog.broker.partitions.proposals import ProduceReceipt
 from tidelog.config.schema import TopicConfig
@@ -53,6 +53,15 @@ class FetchedBatches:
     """Node id of the broker whose copy was read."""
     lost: tuple[tuple[int, int], ...] = ()
     """Offsets [start, end) that an operator has given up, and that this read has skipped."""
+
+
+class ReleasedBatches(NamedTuple):
+    """Complete batches above the high watermark that are committed nevertheless, in a topic whose order is not total:
+    they are acknowledged, and conflict with nothing that is still open below them."""
+
+    base_offset: int
+    next_offset: int
+    data: Buffer
 
 
 class ReadHandle(Protocol):

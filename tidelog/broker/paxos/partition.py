@@ -25,12 +25,14 @@ from dataclasses import replace
 from tidelog.broker.consensus.inflight import InFlightProposal, InFlightProposals
 from tidelog.broker.partitions.intake import Group
 from tidelog.broker.partitions.led_partition import LeaderContext, LedPartition
-from tidelog.broker.partitions.partition_handle import Extent, FetchedBatches
+from tidelog.broker.partitions.partition_handle import Extent, FetchedBatches, ReleasedBatches
 from tidelog.broker.partitions.proposals import ACKS_ALL, Proposal
 from tidelog.broker.paxos.applied_log import AppliedLog
+from tidelog.broker.paxos.conflict_keys import conflict_keys
 from tidelog.broker.paxos.proposing import Proposer
 from tidelog.config.schema import TopicConfig
 from tidelog.model.batch_header import RecordBatch, assign_offsets
+from tidelog.model.cluster import TOTAL
 from tidelog.model.errors import LeaderNotAvailable, TidelogError, TimedOutAfterAppend
 from tidelog.model.ids import PartitionId
 from tidelog.model.producers import ProducerTable
@@ -39,10 +41,18 @@ from tidelog.storage.partition_log import LogSettings
 
 WINDOW = 16
 """Values of produce requests in flight at one time. A DELETE may be in flight besides."""
+IN_FLIGHT_BYTES_MAX = 16 << 20
+"""Bytes of values up to which a leader proposes more above one that is not chosen yet."""
 VALUE_BYTES_MAX = 1 << 20
 """Bytes of batches up to which several produce requests are put into one value."""
 END_S_MAX = 2.0
 """Seconds that a read beyond the known end waits for the election of this leader."""
+
+
+def window_of(config: TopicConfig) -> int:
+    """Returns the number of positions that the leader of a partition with these settings may have in flight."""
+    # A TRUNCATE and a DELETE take no producer's slot.
+    return (WINDOW if config.commit_order == TOTAL else config.commit_hole_span) + 2
 
 
 class PaxosPartition(LedPartition):
@@ -209,6 +219,16 @@ class PaxosPartition(LedPartition):
     def chosen(self, position: int, accepted_by: tuple[int, ...]) -> None:
         """Notes the voters that have accepted a chosen value, on disk or, if the value is lazy, in memory."""
         self._in_flight.chosen(position, accepted_by)
+        self._room.set()
+
+    def release(self, position: int) -> None:
+        """Answers the requests for a chosen value that conflicts with nothing that is still open below it
+        (`replication.paxos.releases`), and shows its batches to readers that need no total order."""
+        in_flight = self._in_flight.get(position)
+        if in_flight is not None:
+            in_flight.is_released = True
+            self._complete_all(in_flight)
+            self.watchers.wake_all()
 
     def applied(self, applied: Applied) -> None:
         """Answers the requests for the value at the next position, which is applied and in the log here."""
@@ -222,10 +242,14 @@ class PaxosPartition(LedPartition):
         self._room.set()
         # The position is decided. Another value there, or a void one, is a certain no: ours was proposed nowhere else.
         if in_flight.is_in_log(applied):
-            for proposal in in_flight.waiters:
-                self._complete(proposal, in_flight)
+            self._complete_all(in_flight)
         else:
+            assert not in_flight.is_released, "a released value is never void"
             in_flight.fail(LeaderNotAvailable("another leader came first; nothing was appended"))
+
+    def _complete_all(self, in_flight: InFlightProposal[Proposal]) -> None:
+        for proposal in in_flight.take_waiters():
+            self._complete(proposal, in_flight)
 
     def _complete(self, proposal: Proposal, in_flight: InFlightProposal[Proposal] | None) -> None:
         """Answers a produce request with the brokers that hold its batch: the quorum, or only this broker for a repeat
@@ -249,9 +273,19 @@ class PaxosPartition(LedPartition):
 
     async def _wait_for_room(self) -> None:
         # Requests wait here for a window, or for the election, in their order.
-        while self._is_held or (self._is_serving and len(self._in_flight) >= WINDOW):
+        while self._is_held or (self._is_serving and self._is_full):
             self._room.clear()
             await self._room.wait()
+
+    @property
+    def _is_full(self) -> bool:
+        """True while as many values are in flight as may be. Without total order those count that are not chosen, as
+        far as the hole span and memory go."""
+        in_flight = self._in_flight
+        if self.config.commit_order == TOTAL:
+            return len(in_flight) >= WINDOW
+        is_wide = len(in_flight) >= self.config.commit_hole_span or in_flight.size >= IN_FLIGHT_BYTES_MAX
+        return is_wide or in_flight.unchosen >= WINDOW
 
     def _assign_offsets(self, batch: RecordBatch) -> RecordBatch:
         placed = assign_offsets(batch, self._next_offset, self.leader_epoch)
@@ -271,8 +305,14 @@ class PaxosPartition(LedPartition):
                 payload = fresh[0].data if len(fresh) == 1 else b"".join(batch.data for batch in fresh)
                 # A voter that forgets loses its vote, so of two voters none may be asked to accept in memory alone.
                 is_lazy = self.config.ack_durability == "replicated" and self._proposer.may_be_lazy
-                position, value = self._proposer.propose(self._next_offset - base_offset, payload, is_lazy=is_lazy)
-                self._in_flight.add(position, InFlightProposal(value, "replicated" if is_lazy else "fsynced"))
+                position, value = self._proposer.propose(
+                    self._next_offset - base_offset,
+                    payload,
+                    is_lazy=is_lazy,
+                    keys=conflict_keys(fresh, self.config.commit_order),
+                )
+                durability = "replicated" if is_lazy else "fsynced"
+                self._in_flight.add(position, InFlightProposal(value, durability, len(payload)))
                 self._appended_end = self._next_offset
                 group.count(fresh)
                 # Before it is applied: a repeat that comes meanwhile has to wait with the original. A batch counts only
@@ -308,8 +348,25 @@ class PaxosPartition(LedPartition):
             self._complete(proposal, None)
         else:
             # A repeat of a batch in flight has the original's end offset, and is answered with it.
-            is_waiting = self._in_flight.wait_for(proposal.committed_at, proposal)
-            assert is_waiting, "what is not applied is on its way"
+            in_flight = self._in_flight.reaching(proposal.committed_at)
+            assert in_flight is not None, "what is not applied is on its way"
+            in_flight.waiters.append(proposal)
+            if in_flight.is_released:
+                self._complete_all(in_flight)
+
+    # -- reading past holes --------------------------------------------------------------------------------------------
+
+    def released(self) -> list[ReleasedBatches]:
+        """Returns the released batches above the high watermark, in order of their offsets."""
+        found = [
+            (proposal.value, self._proposer.payload_of(position, proposal.value))
+            for position, proposal in self._in_flight.released()
+        ]
+        return [
+            ReleasedBatches(value.base_offset, value.base_offset + value.count, payload)
+            for value, payload in found
+            if payload is not None
+        ]
 
     # -- deletion ------------------------------------------------------------------------------------------------------
 

@@ -35,19 +35,22 @@ class Proposer:
         self._links = links
         self._is_out_of_room = is_out_of_room
 
-    def propose(self, count: int, payload: Buffer, *, is_lazy: bool) -> tuple[int, Value]:
+    def propose(
+        self, count: int, payload: Buffer, *, is_lazy: bool, keys: frozenset[int] | None = None
+    ) -> tuple[int, Value]:
         """Proposes batches that have their offsets and whose bytes never change again; returns position and value.
 
-        The value is committed when a quorum has it on disk, together with all values proposed before it; if `is_lazy`,
-        when a quorum has it in memory. Raises `LeaderNotAvailable`, `Overloaded` or `DiskFull`: nothing was proposed.
+        The value is committed when a quorum has it on disk, together with all values proposed before it, or, with
+        `keys`, with those that it conflicts with; if `is_lazy`, when a quorum has it in memory. Raises
+        `LeaderNotAvailable`, `Overloaded` or `DiskFull`: nothing was proposed.
         """
         # Proposed now, it could not be accepted here, and would fill the window.
         if self._is_out_of_room():
             raise DiskFull("no space is left for this partition; nothing was appended")
         digest = self._engine.payloads.hold(payload)
         # What is chosen in memory can be lost, so nothing may depend on it, nor it on anything.
-        is_in_order = not is_lazy and self._level() >= ORDER_LEVEL
-        answer = self._engine.propose(Append(count, digest, is_lazy=is_lazy, is_in_order=is_in_order))
+        is_in_order = keys is None and not is_lazy and self._level() >= ORDER_LEVEL
+        answer = self._engine.propose(Append(count, digest, is_lazy=is_lazy, is_in_order=is_in_order, keys=keys))
         if isinstance(answer, Proposed):
             return answer.position, answer.value
         # Nobody will ask for it: the value was never proposed.
@@ -55,6 +58,10 @@ class Proposer:
         if isinstance(answer, Refused) and answer.reason is Reason.WINDOW_FULL:
             raise Overloaded("too much is on its way for this partition; nothing was appended, try again")
         raise LeaderNotAvailable("this broker is not elected now; nothing was appended")
+
+    def payload_of(self, position: int, value: Value) -> Buffer | None:
+        """Returns the payload of a value in flight; None if no copy on this disk can be read."""
+        return self._engine.buffer_of(position, value)
 
     def propose_deletion(self, offset: int) -> int:
         """Proposes to delete the records below `offset`; returns the position of the DELETE. Raises

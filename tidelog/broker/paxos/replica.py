@@ -36,7 +36,7 @@ from tidelog.broker.paxos.journal import Floor, ReplicaMetainfo, VoterHistory, e
 from tidelog.broker.paxos.journal_copies import find_in_journal
 from tidelog.broker.paxos.journal_truncator import JournalTruncator
 from tidelog.broker.paxos.links import Links
-from tidelog.broker.paxos.partition import WINDOW, PaxosPartition
+from tidelog.broker.paxos.partition import PaxosPartition, window_of
 from tidelog.broker.paxos.payload_search import PayloadSearch
 from tidelog.broker.paxos.proposing import Proposer
 from tidelog.broker.paxos.regrouping import end_of_rows
@@ -55,6 +55,7 @@ from tidelog.replication.paxos.events import (
     Lost,
     Proposed,
     Refused,
+    Released,
     Repaired,
     Started,
     StatusChanged,
@@ -120,7 +121,7 @@ class PaxosReplica:
             structs.replace(
                 stored_log(files.stored, files.metainfo.metadata), voters_since=era_begin(files.metainfo.era)
             ),
-            window=WINDOW + 2,  # a TRUNCATE and a DELETE take no producer's slot
+            window=1,  # until `lead` sets it
             voters_position=membership.position,
         )
         self.engine = Engine(node, self._disk, self._links.post, self, entropy, notice_s=NOTICE_S)
@@ -211,6 +212,7 @@ class PaxosReplica:
         starts its `run` as a task; it takes requests once a majority has elected it."""
         self._step_down(leader_epoch)
         self._links.leader_node = self.node_id
+        self.engine.node.set_window(window_of(config))
         self.leader = PaxosPartition(
             self.topic,
             self.partition_id,
@@ -223,6 +225,11 @@ class PaxosReplica:
         )
         self.voting.ballots.seek(leader_epoch)
         return self.leader
+
+    def reconfigure(self, leader: PaxosPartition, config: TopicConfig) -> None:
+        """Sets new topic settings at the leader on this broker."""
+        self.engine.node.set_window(window_of(config))
+        leader.reconfigure(config, self.log.settings)
 
     def follow(self, leader_epoch: int, leader_node: int) -> None:
         """Stops leading, as the metadata name another broker, or none (-1)."""
@@ -421,6 +428,8 @@ class PaxosReplica:
                 self.applying.delivery.advance()
             case Chosen(position, _, accepted_by) if self.leader is not None:
                 self.leader.chosen(position, accepted_by)
+            case Released(position) if self.leader is not None:
+                self.leader.release(position)
             case Proposed() | Refused():
                 self._on_answer(effect)
             case Elected() | Awaits() | Lost() | VotersFound():

@@ -76,7 +76,7 @@ class PaxosRoles:
         if replica.leader_epoch != info.leader_epoch:
             await self._change_role(replica, assigned)
         elif replica.leader is not None and replica.leader.config != config:
-            replica.leader.reconfigure(config, replica.log.settings)
+            replica.reconfigure(replica.leader, config)
         else:
             return running is None
         return True

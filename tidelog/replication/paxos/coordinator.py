@@ -46,7 +46,8 @@ class LogCoordinator(Proposer):
         coordinator is deposed."""
         self.next_offset = 0
         """The record offset for the next `Append`; valid once elected."""
-        self._window = window
+        self.window = window
+        """The number of positions, from the first that is not applied on, up to which it proposes values."""
         self._barrier: int | None = None
         self._next_position = 0
         self._is_changing = False
@@ -127,7 +128,7 @@ class LogCoordinator(Proposer):
         assert self.is_writing
         if self._is_changing:
             return Reason.NOT_DRAINED
-        if self._next_position - self._replica.applied.position >= self._window:
+        if self._next_position - self._replica.applied.position >= self.window:
             return Reason.WINDOW_FULL
         return None
 

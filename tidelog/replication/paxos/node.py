@@ -102,6 +102,12 @@ class PaxosNode:
         proposer = self._proposer
         return proposer if isinstance(proposer, LogCoordinator) and proposer.is_writing else None
 
+    def set_window(self, window: int) -> None:
+        """Sets the number of positions that a coordinator of this node may have in flight, from now on."""
+        self._window = window
+        if self.coordinator is not None:
+            self.coordinator.window = window
+
     def _go_by(self, term: Term) -> None:
         self.node = term.node
         self._term = term

@@ -110,4 +110,10 @@ def _conflict(keys: frozenset[int], others: frozenset[int]) -> bool:
     return bool(keys & others) or EVERY_KEY in keys or EVERY_KEY in others
 
 
-OUTCOMES: tuple[type[Invariant], ...] = (AckedIsKept, AppliedAlike, NothingIsInvented, OffsetsHaveNoGaps, KeysHaveNoGaps)
+OUTCOMES: tuple[type[Invariant], ...] = (
+    AckedIsKept,
+    AppliedAlike,
+    NothingIsInvented,
+    OffsetsHaveNoGaps,
+    KeysHaveNoGaps,
+)

@@ -92,7 +92,19 @@ class Sometimes:
 
     sends = (PromiseRequest, PromiseResponse, WriteRequest, WriteResponse)
     hears = (PromiseResponse,)
-    watches = (Applied, Elected, Jumped, Lost, Persist, Proposed, Refused, Released, Repaired, StatusChanged, VotersFound)
+    watches = (
+        Applied,
+        Elected,
+        Jumped,
+        Lost,
+        Persist,
+        Proposed,
+        Refused,
+        Released,
+        Repaired,
+        StatusChanged,
+        VotersFound,
+    )
 
     def __init__(self, truth: Truth, *, has_spares: bool) -> None:
         self._truth = truth

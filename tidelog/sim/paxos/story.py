@@ -183,7 +183,7 @@ class Story:
         self.sim.step(node, events.Append(records, digest, keys=keys))
 
     def _draw_keys(self) -> frozenset[int]:
-        """Draws the keys of a batch: mostly few; now and then all, or so many that no value can name what it follows."""
+        """Draws the keys of a batch: mostly few, now and then all."""
         count = self._keys.choice((0, 1, 1, 1, 2, 3, self._swarm.keys))
         if self._keys.random() < EVERY_KEY_SHARE:
             return frozenset({EVERY_KEY})

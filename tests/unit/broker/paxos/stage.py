@@ -429,6 +429,7 @@ class Stage:
         node: int,
         value: bytes,
         *,
+        key: bytes | None = None,
         acks: int = -1,
         wait_s: float = 5.0,
         producer: tuple[int, int] | None = None,
@@ -439,7 +440,7 @@ class Stage:
         if not site.is_up or site.process is None:
             return None
         producer_id, sequence = producer or (-1, -1)
-        batches = batch(value, producer_id=producer_id, sequence=sequence, timestamp_ms=1_700_000_000_000)
+        batches = batch(value, key=key, producer_id=producer_id, sequence=sequence, timestamp_ms=1_700_000_000_000)
 
         async def ask() -> ProduceReceipt | TidelogError | None:
             leader = site.replica.leader

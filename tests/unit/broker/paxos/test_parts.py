@@ -11,6 +11,7 @@ from tidelog.broker.paxos.ballots import ATTEMPTS_MAX, epoch_of, number_of
 from tidelog.broker.paxos.journal import VoterHistory, decode_floor
 from tidelog.broker.paxos.journal_truncation import JournalBounds, JournalTruncation, JournalUsage
 from tidelog.model.cluster import Voter
+from tidelog.model.errors import LeaderNotAvailable
 from tidelog.replication.paxos.numbers import owner_of
 from tidelog.replication.paxos.state import Kind, Prefix, Value
 from tidelog.replication.paxos.voters import VoterSet
@@ -97,7 +98,23 @@ def test_a_repeat_waits_with_the_original() -> None:
     for position, base_offset in ((4, 10), (5, 12)):
         in_flight.add(position, InFlightProposal(Value(Kind.APPEND, 1, base_offset, 2)))
     repeat = Proposal([], -1, 1.0, None)
-    assert in_flight.wait_for(12, repeat)
+    original = in_flight.reaching(12)
+    assert original is not None
+    original.waiters.append(repeat)
     first = in_flight.take(4)
-    assert first is not None and first.waiters == [repeat]
-    assert not in_flight.wait_for(15, repeat) and in_flight.take(4) is None and len(in_flight) == 1
+    assert first is original and first.take_waiters() == [repeat] and not first.waiters
+    assert in_flight.reaching(15) is None and in_flight.take(4) is None and len(in_flight) == 1
+
+
+def test_values_in_flight_are_counted_until_they_are_chosen_or_applied() -> None:
+    in_flight = InFlightProposals[Proposal]()
+    for position in (4, 5, 6):
+        in_flight.add(position, InFlightProposal(Value(Kind.APPEND, 1, position, 1), size=100))
+    in_flight.chosen(5, (1, 2))
+    in_flight.chosen(5, (1, 2, 3))
+    assert (in_flight.unchosen, in_flight.size) == (2, 300)
+    in_flight.take(4)
+    in_flight.take(5)
+    assert (in_flight.unchosen, in_flight.size, len(in_flight)) == (1, 100, 1)
+    in_flight.fail(LeaderNotAvailable("over"))
+    assert (in_flight.unchosen, in_flight.size, len(in_flight)) == (0, 0, 0)

@@ -27,7 +27,7 @@ def test_a_barrier_and_a_truncation_move_the_epoch_alone() -> None:
 
 
 def test_a_nop_is_neutral_and_a_gap() -> None:
-    assert fold(Prefix(4, 5, 9), NOP) == (Prefix(5, 5, 9, 0, 5), Verdict.NOTHING)
+    assert fold(Prefix(4, 5, 9), NOP) == (Prefix(5, 5, 9, 0, 5, (4,)), Verdict.NOTHING)
     assert fold(Prefix(4, 5, 9), given_up(4)) == (Prefix(5, 5, 9), Verdict.NOTHING)
 
 
@@ -83,7 +83,7 @@ def test_a_log_that_begins_later_judges_alike() -> None:
     "value", [append(4, 7), append(4, 20), Value(Kind.BARRIER, 4), Value(Kind.TRUNCATE, 4, begin=1)]
 )
 def test_what_is_older_than_something_before_it_is_void(value: Value) -> None:
-    assert fold(Prefix(4, 5, 9), value) == (Prefix(5, 5, 9, 0, 5), Verdict.VOID)
+    assert fold(Prefix(4, 5, 9), value) == (Prefix(5, 5, 9, 0, 5, (4,)), Verdict.VOID)
 
 
 def test_offsets_may_have_gaps_but_never_overlap() -> None:
@@ -95,5 +95,5 @@ def test_offsets_may_have_gaps_but_never_overlap() -> None:
 def test_a_floor_is_what_the_values_before_it_amount_to() -> None:
     values = [Value(Kind.BARRIER, 5), append(5, 0, 2), NOP, append(3, 2), append(5, 4)]
     slots = {p: Slot(p, 5, value, learned=True) for p, value in enumerate(values)}
-    assert fold_to(ORIGIN, slots, 4) == Prefix(4, 5, 2, 0, 4)
-    assert fold_to(Prefix(4, 5, 2, 0, 4), slots, 5) == Prefix(5, 5, 5, 0, 4)
+    assert fold_to(ORIGIN, slots, 4) == Prefix(4, 5, 2, 0, 4, (2, 3))
+    assert fold_to(Prefix(4, 5, 2, 0, 4, (2, 3)), slots, 5) == Prefix(5, 5, 5, 0, 4, (2, 3))

@@ -368,7 +368,7 @@ def test_a_replica_that_is_behind_jumps_to_the_floor_of_its_peer() -> None:
     actions = made.take(LearnResponse(floor, (Slot(4, 7, NOP, learned=True),), 5))
     assert written(actions) == [floor, Slot(4, 0, NOP, learned=True)]
     assert Jumped(floor) in actions
-    assert (made.begin, made.applied, sorted(made.slots)) == (4, Prefix(5, 6, 9, 0, 5), [4])
+    assert (made.begin, made.applied, sorted(made.slots)) == (4, Prefix(5, 6, 9, 0, 5, (4,)), [4])
 
 
 def test_a_replica_that_is_not_behind_stays_where_it_is() -> None:
