@@ -23,6 +23,13 @@ from tests.sim.paxos.mutants import (
     window_not_drained,
     window_not_drained_and_void_voters_take_effect,
 )
+from tests.sim.paxos.order_mutants import (
+    ORDER_MUTANTS,
+    batches_name_nothing,
+    chosen_counts_as_released,
+    floors_forget_what_has_lapsed,
+    lapsed_positions_are_not_looked_at,
+)
 from tests.sim.planting import Patch
 from tidelog.sim.paxos.drawing import draw_scenario
 from tidelog.sim.paxos.rules import INVARIANTS
@@ -38,6 +45,10 @@ SHOWN = {
     batches_count_behind_a_gap: 560,
     batches_need_nothing_below: 560,
     a_hole_breaks_nothing: 560,
+    batches_name_nothing: 250,
+    lapsed_positions_are_not_looked_at: 250,
+    chosen_counts_as_released: 840,
+    floors_forget_what_has_lapsed: 14_100,
     open_voters_are_ignored: 190,
     new_voters_decide_before_they_are_applied: 150,
 }
@@ -50,7 +61,7 @@ SEED_WITH_VOID_VOTERS = 7847
 """Of the first 30,000, one of five; look for another when scenarios are drawn differently."""
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
+@pytest.mark.parametrize("mutant", [*MUTANTS, *ORDER_MUTANTS], ids=lambda mutant: mutant.__name__)
 def test_a_mutant_is_found(mutant: Callable[[], list[Patch]]) -> None:
     with mutated(mutant):
         first = SHOWN.get(mutant, 0)
