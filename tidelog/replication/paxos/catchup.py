@@ -76,7 +76,7 @@ class Catchup:
 
     def ask(self, peer: int) -> list[Action]:
         """Returns requests to a peer for the next positions, and for some of the missing payloads."""
-        requests: list[Action] = [Send(peer, LearnRequest(self._replica.applied.position))]
+        requests: list[Action] = [Send(peer, self._replica.request())]
         return [*requests, *(Send(peer, LearnRequest(missing, missing + 1)) for missing in self._turn_of(peer))]
 
     def _turn_of(self, peer: int) -> list[int]:
@@ -95,7 +95,7 @@ class Catchup:
         applied_now = self._replica.applied.position
         # Only after progress: a peer whose answers bring nothing is not asked without end.
         if applied_before < applied_now < response.learned_end:
-            effects += [Send(sender, LearnRequest(applied_now))]
+            effects += [Send(sender, self._replica.request())]
         return effects
 
     def _note_lacking(self, sender: int, response: LearnResponse) -> None:

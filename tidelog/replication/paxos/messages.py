@@ -100,6 +100,14 @@ class LearnRequest(msgspec.Struct, frozen=True, tag=True, gc=False):
 
     position: Natural
     end: Natural = POSITION_MAX
+    held: bytes = b""
+    """A bitmap of the positions from `position` on, lowest bit first, that need not be told: the sender has learned
+    them, above one that it has not."""
+
+    def is_held(self, position: int) -> bool:
+        """Returns True if the sender has learned this position, which is not below `self.position`."""
+        byte, bit = divmod(position - self.position, 8)
+        return byte < len(self.held) and bool(self.held[byte] >> bit & 1)
 
 
 class LearnResponse(msgspec.Struct, frozen=True, tag=True, gc=False):

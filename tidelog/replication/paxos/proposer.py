@@ -145,7 +145,7 @@ class Proposer(ABC):
         the sender has truncated the position, requests its learned slots instead."""
         if response.value is None:
             # The position is truncated at the sender. What was chosen there may be the value that is proposed here.
-            return [Send(sender, LearnRequest(self._replica.applied.position))]
+            return [Send(sender, self._replica.request())]
         learned = self._replica.learn(response.position, response.value, has_payload=False)
         return [*learned, *self.lose(self._replica.highest)]
 
@@ -198,7 +198,9 @@ class Proposer(ABC):
     def _copy(self) -> list[Action]:
         """Returns a request to the node `Fill.source` for learned slots that this node lacks."""
         source, applied = self._fill.source, self._replica.applied.position
-        return [Send(source, LearnRequest(applied))] if source is not None and applied < self._fill.learned_end else []
+        return (
+            [Send(source, self._replica.request())] if source is not None and applied < self._fill.learned_end else []
+        )
 
     def _set_timer(self) -> list[Action]:
         if self._is_timing:

@@ -65,6 +65,8 @@ EARLY_MAX = 64
 """The most notices of chosen values that are kept until the writes come."""
 SLOTS_PER_ANSWER_MAX = 64
 """The most learned slots in one `LearnResponse`."""
+HELD_MAX = 4_096
+"""The most positions in a `LearnRequest.held`, as many as a coordinator may have in flight."""
 
 
 class HistoriesDiffer(AssertionError):
@@ -255,11 +257,18 @@ class Replica:
         # In any status: a replica without a vote may still tell what is chosen, for that never changes.
         learned: list[Slot] = []
         for position in range(max(request.position, self.begin), min(request.end, self.end)):
-            if self._is_learned(position):
+            if self._is_learned(position) and not request.is_held(position):
                 learned.append(self.slots[position])
                 if len(learned) == SLOTS_PER_ANSWER_MAX:
                     break
         return [Send(sender, LearnResponse(self.floor, tuple(learned), self.applied.position))]
+
+    def request(self) -> LearnRequest:
+        """Returns a request for all learned slots that this replica lacks above its applied prefix."""
+        begin = self.applied.position
+        end = min(self.end, begin + HELD_MAX)
+        held = sum(1 << position - begin for position in range(begin, end) if self._is_learned(position))
+        return LearnRequest(begin, held=held.to_bytes((held.bit_length() + 7) // 8, "little"))
 
     def take(self, response: LearnResponse) -> list[Action]:
         """Copies a peer's learned slots. If the peer's log begins behind this replica's applied prefix, this log

@@ -371,6 +371,20 @@ def test_a_replica_that_is_behind_jumps_to_the_floor_of_its_peer() -> None:
     assert (made.begin, made.applied, sorted(made.slots)) == (4, Prefix(5, 6, 9, 0, 5, (4,)), [4])
 
 
+def test_a_replica_asks_only_for_what_it_lacks_above_a_hole() -> None:
+    behind = replica(*(Slot(p, 5, NOP, learned=p not in {0, 3}) for p in range(20) if p != 12))
+    request = behind.request()
+    assert (request.position, request.held) == (0, (0xFFFFF & ~(1 | 1 << 3 | 1 << 12)).to_bytes(3, "little"))
+    ahead = replica(*(Slot(p, 5, NOP, learned=True) for p in range(25)))
+    response = answer(ahead, ahead.tell(PEER, request))
+    assert isinstance(response, LearnResponse)
+    assert [slot.position for slot in response.slots] == [0, 3, 12, 20, 21, 22, 23, 24]
+
+
+def test_a_replica_with_nothing_above_its_prefix_asks_for_all() -> None:
+    assert replica(Slot(0, 5, A, learned=True), Slot(1, 5, B)).request() == LearnRequest(1)
+
+
 def test_a_replica_that_is_not_behind_stays_where_it_is() -> None:
     made = replica(Slot(0, 5, A, learned=True))
     assert made.take(LearnResponse(Prefix(1, 5, 1), (), 1)) == []
