@@ -12,12 +12,15 @@ from typing import NamedTuple
 from tidelog.replication.paxos.apply import Verdict
 from tidelog.replication.paxos.events import Applied
 from tidelog.replication.paxos.numbers import NO_NUMBER
+from tidelog.replication.paxos.releases import EVERY_KEY
 from tidelog.replication.paxos.state import UNKNOWN, Kind, Metadata, Prefix, Record, Slot, Value
 from tidelog.replication.paxos.voters import Membership, VoterSet
 from tidelog.replication.quorum import parts_of
 from tidelog.sim.paxos.log_disk import LogDisk
 
 SPARES_MAX = 3
+NO_KEY = -2
+"""Stands for any batch, whatever its keys are, in `Truth.shown`."""
 
 
 class Violation(AssertionError):
@@ -52,6 +55,8 @@ class Truth:
         """Keys of the batches that clients sent to a log that is ordered by key, by digest."""
         self.shown: dict[int, int] = {}
         """Position of the last value with each key that could be read anywhere."""
+        self._readable: set[int] = set()
+        """Positions of values that could be read anywhere."""
         self.acked: dict[int, Value] = {}
         self.log: list[tuple[Value, Verdict]] = []
         """Applied values with their verdicts (applied, void, or nothing to apply), by position, as reported by the
@@ -191,11 +196,17 @@ class Truth:
     def show(self, position: int, value: Value) -> None:
         """Records that a value can be read. Raises `Violation` if a later value with one of its keys could be read
         before."""
-        for key in self.keys.get(value.digest, ()):
-            shown = self.shown.get(key, -1)
-            if shown > position and position not in self.acked:
-                raise Violation(f"keys are read in order: {key} at {shown} before {position}")
-            self.shown[key] = max(shown, position)
+        if position in self._readable:
+            return
+        self._readable.add(position)
+        keys = self.keys.get(value.digest)
+        if keys is None:
+            return
+        # The batches that conflict with all have a key that the others do not name.
+        for key in self.shown if EVERY_KEY in keys else (*keys, EVERY_KEY):
+            if self.shown.get(key, -1) > position:
+                raise Violation(f"keys are read in order: {key} at {self.shown[key]} before {position}")
+        self.shown.update(dict.fromkeys((*keys, NO_KEY), position))
 
     def _is_behind_a_gap(self, value: Value) -> bool:
         """Returns True if a batch has no effect because a value before it is missing: each position that it needs must
