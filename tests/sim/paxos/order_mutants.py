@@ -10,6 +10,7 @@ from tests.sim.planting import Patch
 from tidelog.replication.paxos import apply, replica
 from tidelog.replication.paxos.coordinator import LogCoordinator
 from tidelog.replication.paxos.events import Action, Chosen, Reason, Released
+from tidelog.replication.paxos.messages import WriteResponse
 from tidelog.replication.paxos.proposals import Proposals
 from tidelog.replication.paxos.proposer import Proposer
 from tidelog.replication.paxos.releases import Releases
@@ -64,11 +65,10 @@ def released_when_one_has_accepted() -> list[Patch]:
     """A batch is released when the first node has accepted it."""
     accepted = Proposals.accepted
 
-    def hasty(self: Proposals, sender: int, response: object) -> Chosen | None:
-        chosen = accepted(self, sender, response)  # type: ignore[arg-type]  # a test's shape of the same arguments
-        position = response.position  # type: ignore[attr-defined]
-        proposal = self._open.get(position)
-        return chosen if chosen or proposal is None else Chosen(position, proposal.value, (sender,))
+    def hasty(self: Proposals, sender: int, response: WriteResponse) -> Chosen | None:
+        chosen = accepted(self, sender, response)
+        proposal = self._open.get(response.position)
+        return chosen if chosen or proposal is None else Chosen(response.position, proposal.value, (sender,))
 
     def on_chosen(self: LogCoordinator, chosen: Chosen) -> list[Action]:
         if chosen.position in self._proposals:
@@ -77,6 +77,18 @@ def released_when_one_has_accepted() -> list[Patch]:
         return [first, *self._release(chosen.position), *others]
 
     return [(Proposals, "accepted", hasty), (LogCoordinator, "_chosen", on_chosen)]
+
+
+def released_whoever_had_it_chosen() -> list[Patch]:
+    """A batch that nodes know to be chosen is released by the coordinator that proposed it first, though a later one
+    may have adopted it."""
+    accepted = Proposals.accepted
+
+    def careless(self: Proposals, sender: int, response: WriteResponse) -> Chosen | None:
+        chosen = accepted(self, sender, response)
+        return None if chosen is None else structs.replace(chosen, is_adopted=False)
+
+    return [(Proposals, "accepted", careless)]
 
 
 def adopted_batches_are_released() -> list[Patch]:
@@ -119,6 +131,7 @@ ORDER_MUTANTS: tuple[Callable[[], list[Patch]], ...] = (
     lapsed_positions_are_not_looked_at,
     chosen_counts_as_released,
     released_when_one_has_accepted,
+    released_whoever_had_it_chosen,
     adopted_batches_are_released,
     floors_forget_what_has_lapsed,
     holes_grow_without_end,

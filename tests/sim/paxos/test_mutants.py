@@ -29,6 +29,7 @@ from tests.sim.paxos.order_mutants import (
     chosen_counts_as_released,
     floors_forget_what_has_lapsed,
     lapsed_positions_are_not_looked_at,
+    released_whoever_had_it_chosen,
 )
 from tests.sim.planting import Patch
 from tidelog.sim.paxos.drawing import draw_scenario
@@ -49,6 +50,7 @@ SHOWN = {
     lapsed_positions_are_not_looked_at: 250,
     chosen_counts_as_released: 840,
     floors_forget_what_has_lapsed: 14_100,
+    released_whoever_had_it_chosen: 1_206_200,
     open_voters_are_ignored: 190,
     new_voters_decide_before_they_are_applied: 150,
 }

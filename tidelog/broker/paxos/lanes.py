@@ -1,10 +1,10 @@
 """`Lanes`: which of several connections to a broker carries a frame of a Paxos partition (`paxos.peer.lanes`).
 
 A connection delivers in order, so a packet that is lost holds up all that was sent behind it; on other connections
-things go on. Paxos takes messages in any order. So a frame goes by the lane with the fewest bytes in writes that are
+things go on. Paxos takes messages in any order. So a frame goes by the lane with the fewest bytes in frames that are
 not answered. What has to be sent again goes by another lane than before, which is avoided for a while then.
 
-Answers are not answered themselves: they are spread evenly, and one whose write comes again counts as sent again.
+A write is answered by its acceptance, and that by the notice that the value is chosen.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from tidelog.broker.paxos.messages import PartitionFrame
 from tidelog.broker.runtime.stats import Stats
 from tidelog.model.ports import Clock
-from tidelog.replication.paxos.messages import WriteRequest, WriteResponse
+from tidelog.replication.paxos.messages import Learned, WriteRequest, WriteResponse
 
 FRAME_BYTES: Final = 1 << 10
 """Bytes that a frame counts for besides its payloads."""
@@ -66,10 +66,15 @@ class Lanes:
         return lane
 
     def answered(self, node_id: int, message: PartitionFrame) -> None:
-        """Takes note of a broker's frame, which may be the answer to a write."""
+        """Takes note of a broker's frame, which may be the answer to a write, or tell what is chosen."""
         inner = message.frame.message
+        place = node_id, message.topic_id, message.partition
         if isinstance(inner, WriteResponse):
-            self._forget((node_id, message.topic_id, message.partition, inner.position, WriteRequest))
+            self._forget((*place, inner.position, WriteRequest))
+        # An acceptance that comes after the value is chosen is of no use any more, wherever it is.
+        notices = (*message.frame.notices, inner) if isinstance(inner, Learned) else message.frame.notices
+        for notice in notices:
+            self._forget((*place, notice.position, WriteResponse))
 
     def _best(self, node_id: int, lanes: Sequence[int], now_s: float) -> int:
         """Returns the least busy lane, if possible of those that are not avoided; of equal ones the first, so that

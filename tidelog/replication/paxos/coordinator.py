@@ -141,7 +141,9 @@ class LogCoordinator(Proposer):
     def _chosen(self, chosen: Chosen) -> list[Action]:
         # Before what the replica makes of it: a value that is released by this may be applied by it, too.
         first, *others = super()._chosen(chosen)
-        return [first, *self._release(chosen.position), *others]
+        # If a later coordinator has adopted it, another's barrier may stand below it, and make it void.
+        released = [] if chosen.is_adopted else self._release(chosen.position)
+        return [first, *released, *others]
 
     def _release(self, position: int) -> list[Action]:
         released = self._releases.chosen(position)

@@ -303,6 +303,8 @@ class Chosen(msgspec.Struct, frozen=True):
     """The nodes of the quorum that accepted the value."""
     is_named: bool = False
     """True if the value is chosen although no node has shown its payload, only its digest."""
+    is_adopted: bool = False
+    """True if it may have been chosen under a larger number than this node's."""
 
 
 class Released(msgspec.Struct, frozen=True):

@@ -86,6 +86,9 @@ class WriteResponse(msgspec.Struct, frozen=True, tag=True, gc=False):
     # Another value than the proposed one shows the proposer that a larger number has won.
     value: Value | None = None
     """The chosen value, in a LEARNED; None if the acceptor's log begins behind the position."""
+    is_learned: bool = False
+    """True in an ACCEPT if the acceptor has not accepted the value under this number, but knows that it is chosen,
+    under whatever number."""
 
 
 class Learned(msgspec.Struct, frozen=True, tag=True, gc=False):

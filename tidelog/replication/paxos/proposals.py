@@ -21,6 +21,8 @@ class _Proposal:
     is_lazy: bool
     is_named: bool
     accepted_by: set[int] = field(default_factory=set)
+    is_adopted: bool = False
+    """True if a node has answered that the value is chosen already."""
 
 
 class Proposals:
@@ -54,10 +56,12 @@ class Proposals:
         if sender not in self._quorum:
             return None
         proposal.accepted_by.add(sender)
+        proposal.is_adopted |= response.is_learned
         if not self._quorum.is_met(proposal.accepted_by):
             return None
         del self._open[response.position]
-        return Chosen(response.position, proposal.value, tuple(sorted(proposal.accepted_by)), proposal.is_named)
+        accepted_by = tuple(sorted(proposal.accepted_by))
+        return Chosen(response.position, proposal.value, accepted_by, proposal.is_named, proposal.is_adopted)
 
     def announce(self, chosen: Chosen, me: int) -> list[Action]:
         """Notifies the other members, and the caller, that a value is chosen."""

@@ -7,10 +7,12 @@ Two values *conflict* if they have a key in common, a hash that stands for a rec
     A value is released when it is chosen, and every value is released that it conflicts with and that came before it.
 
 A released value is never void, whoever leads next. Everything that it waited for was chosen before, and so on down: all
-of these values stay where they are, with their birth, and so stay in force; and being chosen, it stands below the
-barrier of every later coordinator. Published ParallelRaft runs values out of order without that argument, and its
-replicas can differ (the ghosts of Gu et al.). A value that is not released may turn out void, and its producer is told
-that nothing was appended: so an idempotent producer never has its third batch in the log without its second.
+of these values stay where they are, with their birth, and so stay in force. And it was chosen under the number of its
+own coordinator, so it stands below the barrier of every later one. (A value that a later coordinator has adopted is
+chosen, too, but may stand above the barrier of one in between, and then it is void.) Published ParallelRaft runs values
+out of order without that argument, and its replicas can differ (the ghosts of Gu et al.). A value that is not released
+may turn out void, and its producer is told that nothing was appended: so an idempotent producer never has its third
+batch in the log without its second.
 
 The value names what it waits for (`predecessors.py`). If that is too much to be named, it requires the log unbroken
 from the first value on that is not released, and waits for all of them.

@@ -210,7 +210,8 @@ class Replica:
         # This ACCEPT waits for no disk: the value is chosen, whatever this replica may forget. Without an answer (as in
         # Mesos) a proposer whose other voters are down would wait for ever.
         repairs = self.learn(position, slot.value, has_payload=not request.is_named)
-        return [*repairs, Send(sender, WriteResponse(Reply.ACCEPT, number, position))]
+        answer = WriteResponse(Reply.ACCEPT, number, position, is_learned=slot.number != number)
+        return [*repairs, Send(sender, answer)]
 
     def _refuses_to_vote(self) -> bool:
         return self.is_halted or self.metadata.status is not Status.VOTING
