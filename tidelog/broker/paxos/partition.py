@@ -244,7 +244,9 @@ class PaxosPartition(LedPartition):
         if in_flight.is_in_log(applied):
             self._complete_all(in_flight)
         else:
-            assert not in_flight.is_released, "a released value is never void"
+            # Memory alone is no disk: what was chosen there can be lost, released or not.
+            is_lost = in_flight.is_released and in_flight.durability == "fsynced"
+            assert not is_lost, "a released value is never void"
             in_flight.fail(LeaderNotAvailable("another leader came first; nothing was appended"))
 
     def _complete_all(self, in_flight: InFlightProposal[Proposal]) -> None:

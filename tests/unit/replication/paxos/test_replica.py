@@ -212,7 +212,8 @@ def test_a_write_by_name_alone_is_accepted_as_faulty_unless_the_payload_is_here(
         made = replica(*([held] if held else []))
         assert written(made.write(PEER, by_name)) == [Slot(0, 6, A, faulty=stored)]
     made = replica(Slot(0, 5, A, learned=True, faulty=True))
-    assert made.write(PEER, by_name) == [Send(PEER, WriteResponse(Reply.ACCEPT, 6, 0, is_learned=True))], "and brings nothing back"
+    accepted = Send(PEER, WriteResponse(Reply.ACCEPT, 6, 0, is_learned=True))
+    assert made.write(PEER, by_name) == [accepted], "and brings nothing back"
 
 
 def test_a_repeated_write_brings_a_lost_payload_back() -> None:
