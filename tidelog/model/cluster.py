@@ -38,6 +38,7 @@ CommitOrder = Literal["total", "key", "none"]
 """Values of the topic setting `commit.order`."""
 TOTAL: Final = "total"
 KEY: Final = "key"
+NONE: Final = "none"
 HTTP = "http"
 """Name of the HTTP listener."""
 KAFKA = "kafka"

@@ -17,8 +17,10 @@ from tidelog.broker.paxos.journal_truncation import JournalBounds
 from tidelog.config.schema import TopicConfig
 from tidelog.model.batch_codec import decode_batch
 from tidelog.model.batch_header import iter_batches
+from tidelog.model.cluster import KEY, NONE, TOTAL
 
 NEVER = 1 << 62
+KEYS = 3
 ROTTEN = 3
 """The one whose disk rots: what it loses, others have."""
 OF_A_MACHINE = ("crash", "crash at", "pause", "resume", "boot", "boot", "blackout")
@@ -51,7 +53,8 @@ class Producer:
             leader = self.stage.leader
             receipt = None
             if leader > 0:
-                receipt = await self.stage.produce(leader, value, wait_s=1.0, producer=(100 + self.number, sequence))
+                key, producer = b"%d" % (sequence % KEYS), (100 + self.number, sequence)
+                receipt = await self.stage.produce(leader, value, key=key, wait_s=1.0, producer=producer)
             if isinstance(receipt, ProduceReceipt) and receipt.base_offset is not None:
                 return receipt.base_offset
             await asyncio.sleep(0.05)
@@ -207,7 +210,7 @@ async def check(stage: Stage, producers: list[Producer], operator: Operator) -> 
 
 async def live(stage: Stage, rng: random.Random, befalls: Misfortune) -> None:
     """A history: producers and an operator at work while things happen; then all heals, and it has to be right."""
-    producers = [Producer(stage, number) for number in range(3)]
+    producers = [Producer(stage, number) for number in range(3 if stage.config.commit_order == TOTAL else 8)]
     work = [asyncio.ensure_future(producer.run()) for producer in producers]
     operator, deletions = Operator(stage, rng), rng.choice((0.0, 0.2))
     asked: list[asyncio.Future[None]] = []
@@ -255,6 +258,23 @@ def test_nothing_acknowledged_is_lost(seed: int) -> None:
         for site in stage.sites.values():
             await site.crash()
         await stage.boot()
+        await live(stage, rng, misfortune)
+
+    play(story, seed)
+
+
+@pytest.mark.parametrize("seed", seeds(4, 160))
+def test_nothing_is_lost_that_was_acknowledged_past_a_hole(seed: int) -> None:
+    async def story(stage: Stage) -> None:
+        rng = random_of(seed)
+        span = rng.choice((4, 16, 256))
+        stage.config = TopicConfig(commit_protocol="paxos", commit_order=rng.choice((KEY, NONE)), commit_hole_span=span)
+        stage.journal_bounds = JournalBounds(bytes_max=1 << 30, slots_max=rng.choice((10, 50, 10_000)))
+        stage.disk_delay_s = rng.choice((0.001, 0.03))
+        for site in stage.sites.values():
+            await site.crash()
+        await stage.boot()
+        stage.loss = 0.2
         await live(stage, rng, misfortune)
 
     play(story, seed)
