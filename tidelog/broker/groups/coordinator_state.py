@@ -12,7 +12,7 @@ the leader lease at that moment, so a deposed leader answers nothing, not even r
 
 OffsetFetch is linearizable. The lease alone is not enough for it, because a planned leader change does not wait for the
 lease to expire. So a record whose append began after the request must be committed first, a no-op if nothing else is
-pending.
+pending. Where no other broker can be elected, no leader change can be planned, and nothing is written.
 """
 
 from __future__ import annotations
@@ -199,8 +199,9 @@ class CoordinatorState:
         written, barrier = self.write(decision.records), None
         # The lease leans on clocks, and an election on purpose does not wait for it. A deposed coordinator that told
         # its last committed offset would have the partition's next owner do again what was done. So an append that
-        # began after the question has to be committed first: only who leads now can have one.
-        if isinstance(request, FetchOffsets):
+        # began after the question has to be committed first: only who leads now can have one. The only broker that can
+        # be elected would commit it alone, which proves nothing.
+        if isinstance(request, FetchOffsets) and not self.partition.is_only_candidate:
             barrier = self._outbox.barrier(claim_entry(self.partition, self._context.node_id))
         # After the records were applied: the deadlines follow from where the member stands now, and one that left has
         # none.

@@ -278,6 +278,12 @@ class Partition(LedPartition):
         return self._protocol.in_sync
 
     @property
+    def is_only_candidate(self) -> bool:
+        """True if this leader is the only in-sync replica, and no other one may have joined without its knowledge."""
+        # A replica that is asked for may be in the controller's set already, and be elected at any moment.
+        return self._protocol.maximal_isr == (self._node_id,)
+
+    @property
     def is_at_rest(self) -> bool:
         """True while a tick would change nothing: all replicas are in sync, and everything is committed."""
         return self._protocol.is_at_rest

@@ -120,6 +120,12 @@ class LedPartition(ABC):
 
     @property
     @abstractmethod
+    def is_only_candidate(self) -> bool:
+        """True while no other broker can be elected before this leader's lease is over, because it is the only in-sync
+        replica, pending changes included (with Paxos, the only voter)."""
+
+    @property
+    @abstractmethod
     def is_writable(self) -> bool:
         """False while produce requests with `acks=all` are refused."""
 

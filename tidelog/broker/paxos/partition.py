@@ -163,6 +163,11 @@ class PaxosPartition(LedPartition):
         return self._proposer.lags()
 
     @property
+    def is_only_candidate(self) -> bool:
+        """True of an elected leader that is the only voter."""
+        return self._is_serving and self._proposer.is_only_voter
+
+    @property
     def is_writable(self) -> bool:
         """True of a leader that is elected, or may be at any moment."""
         return self._is_serving or self._is_held

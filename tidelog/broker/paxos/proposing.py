@@ -88,6 +88,13 @@ class Proposer:
         return self.nodes_of(tuple(self._links.live()))
 
     @property
+    def is_only_voter(self) -> bool:
+        """True if no other replica has a vote, or may have one by a change of voters that is not applied yet. Then any
+        election needs the promise of this replica, which would end its term."""
+        node = self._engine.node
+        return node.quorum.members == (node.node,)
+
+    @property
     def may_be_lazy(self) -> bool:
         """True with more than two voters, so that values may be accepted in memory: of two voters, one that forgets
         leaves no majority."""

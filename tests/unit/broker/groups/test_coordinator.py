@@ -13,6 +13,7 @@ from tidelog.broker.groups import coordinator as coordinator_page
 from tidelog.broker.groups import coordinator_state, outbox
 from tidelog.broker.groups.coordinator_state import CoordinatorState
 from tidelog.broker.groups.loading import Loaded, append, claim, load
+from tidelog.broker.paxos.partition import PaxosPartition
 from tidelog.groups.records import encode
 from tidelog.model.errors import (
     CoordinatorLost,
@@ -81,8 +82,9 @@ def test_nothing_is_told_before_it_is_committed() -> None:
     play(story)
 
 
-def test_offsets_are_told_when_an_append_that_began_later_is_committed() -> None:
-    """Even if nothing has to be written. Who only beats is told at once."""
+def test_offsets_are_told_when_an_append_that_began_later_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even if nothing has to be written, where another broker may be elected. Who only beats is told at once."""
+    monkeypatch.setattr(PaxosPartition, "is_only_candidate", False)
 
     async def story(stage: Stage) -> None:
         await stage.commit(0, 1)
@@ -98,6 +100,22 @@ def test_offsets_are_told_when_an_append_that_began_later_is_committed() -> None
         assert stage.state.end_offset == end + 1, "one record serves all who asked meanwhile"
 
     play(story)
+
+
+@pytest.mark.parametrize("protocol", ["paxos", "isr"])
+def test_offsets_are_told_at_once_and_nothing_is_written_where_no_other_broker_can_be_elected(protocol: str) -> None:
+    async def story(stage: Stage) -> None:
+        await stage.commit(0, 1)
+        end = stage.partition.log_end_offset
+        stage.writing.clear()
+        answer = await stage.broker.groups.ask(FetchOffsets(group="g"), deadline_s=soon(0.5))
+        assert [committed.offset for committed in answer.offsets] == [1]
+        assert stage.partition.log_end_offset == end
+        stage.partition._lease._until_s = 0
+        with pytest.raises(CoordinatorNotAvailable):
+            await stage.coordinator.ask(FetchOffsets(group="g"), soon(0.5))
+
+    play(story, offsets_topic_commit_protocol=protocol)
 
 
 def test_a_write_of_unknown_fate_ends_the_tenure() -> None:

@@ -59,6 +59,23 @@ def test_too_few_in_sync_are_told_from_no_leader() -> None:
     play(story)
 
 
+def test_the_only_replica_in_sync_is_the_only_candidate_until_it_asks_for_another() -> None:
+    """From then on the controller may have taken that one in, and elect it, before this leader hears of it."""
+
+    async def story(stage: Stage) -> None:
+        assert not stage.lead(isr=(1, 2)).is_only_candidate
+        partition = stage.lead(isr=(1,))
+        assert partition.is_only_candidate
+        stage.fetch(stage.follow())
+        async with asyncio.timeout(10):
+            while not stage.asked:
+                assert partition.is_only_candidate
+                await asyncio.sleep(0)
+        assert partition.in_sync == (1,) and not partition.is_only_candidate
+
+    play(story)
+
+
 def test_too_few_racks_in_sync_are_told() -> None:
     async def story(stage: Stage) -> None:
         partition = stage.lead(isr=(1, 2))

@@ -25,7 +25,7 @@ from tidelog.model.errors import (
     OutOfOrderSequence,
     TimedOutAfterAppend,
 )
-from tidelog.replication.paxos.messages import WriteRequest
+from tidelog.replication.paxos.messages import PromiseResponse, WriteRequest, WriteResponse
 
 
 def test_what_is_acknowledged_is_on_a_majority_and_everywhere_the_same() -> None:
@@ -388,6 +388,38 @@ def test_a_leader_that_is_removed_leads_no_more_and_the_others_go_on_without_it(
         assert isinstance(receipt, ProduceReceipt) and receipt.acked_by == [2, 3]
 
     play(story)
+
+
+def test_the_only_voter_is_the_only_candidate_until_another_one_is_asked_for_its_vote() -> None:
+    async def story(stage: Stage) -> None:
+        stage.elect(1)
+        await until(lambda: stage.sites[1].replica.leader is not None)
+        first = stage.sites[1].replica.leader
+        assert first is not None and not first.is_only_candidate, "it is not elected yet"
+        await until(lambda: first.is_serving)
+        assert first.is_only_candidate
+
+        answers: list[bool] = []
+
+        def note(sender: int, to: int, frame: msgspec.Struct) -> bool:
+            votes = isinstance(frame, PartitionFrame) and isinstance(
+                frame.frame.message, PromiseResponse | WriteResponse
+            )
+            if sender == 2 and votes:
+                answers.append(first.is_only_candidate)
+            return True
+
+        stage.on_frame = note
+        await stage.change(1, add=2)
+        await until(lambda: first.is_serving)
+        assert answers and not any(answers) and not first.is_only_candidate
+        second = await stage.lead(2)
+        assert not first.is_only_candidate and not second.is_only_candidate
+        await stage.change(2, remove=1)
+        await until(lambda: second.is_only_candidate)
+        assert not first.is_only_candidate
+
+    play(story, replicas=1, spares=1)
 
 
 def test_voters_are_remembered_over_a_truncation_and_a_loss_of_power() -> None:
