@@ -14,7 +14,7 @@ from tidelog.replication.paxos.messages import WriteResponse
 from tidelog.replication.paxos.proposals import Proposals
 from tidelog.replication.paxos.proposer import Proposer
 from tidelog.replication.paxos.releases import Releases
-from tidelog.replication.paxos.state import Kind, Prefix, Slot
+from tidelog.replication.paxos.state import NOP, Kind, Prefix, Slot, Value
 
 
 def released_before_what_it_conflicts_with() -> list[Patch]:
@@ -114,6 +114,16 @@ def floors_forget_what_has_lapsed() -> list[Patch]:
     return [(replica, "fold_to", forgetful)]
 
 
+def holes_are_left_open() -> list[Patch]:
+    """A new leader proposes what it found again, and nothing where it found nothing."""
+    propose = Proposals.propose
+
+    def sparing(self: Proposals, position: int, value: Value, **how: bool) -> list[Action]:
+        return [] if value == NOP else propose(self, position, value, **how)
+
+    return [(Proposals, "propose", sparing)]
+
+
 def holes_grow_without_end() -> list[Patch]:
     """A coordinator goes on proposing, however far above the first position that is not chosen."""
     refusal = LogCoordinator._refusal
@@ -134,5 +144,6 @@ ORDER_MUTANTS: tuple[Callable[[], list[Patch]], ...] = (
     released_whoever_had_it_chosen,
     adopted_batches_are_released,
     floors_forget_what_has_lapsed,
+    holes_are_left_open,
     holes_grow_without_end,
 )

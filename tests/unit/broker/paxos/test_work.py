@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import msgspec
+import pytest
 
 from tests.unit.broker.isr.stage import until
 from tests.unit.broker.paxos.stage import Stage, play
@@ -12,9 +13,12 @@ from tidelog.broker.consensus.payloads import HELD_BYTES_MAX, Payloads, digest_o
 from tidelog.broker.partitions.proposals import ProduceReceipt
 from tidelog.broker.paxos.applied_log import FLUSH_BYTES, FLUSH_S
 from tidelog.broker.paxos.messages import PartitionFrame
+from tidelog.config.schema import TopicConfig
+from tidelog.model.cluster import CommitOrder
 from tidelog.replication.paxos.state import Kind, Value
 
 VALUES = 20
+ORDERS = pytest.mark.parametrize("order", ["total", "key", "none"])
 
 
 def test_what_is_accepted_is_applied_without_being_read_back_and_let_go() -> None:
@@ -32,9 +36,11 @@ def test_what_is_accepted_is_applied_without_being_read_back_and_let_go() -> Non
     play(story)
 
 
-def test_each_value_costs_one_commit_of_the_journal_and_the_log_is_committed_later() -> None:
+@ORDERS
+def test_each_value_costs_one_commit_of_the_journal_and_the_log_is_committed_later(order: CommitOrder) -> None:
     async def story(stage: Stage) -> None:
         stage.is_orderly = True
+        stage.config = TopicConfig(commit_protocol="paxos", commit_order=order)
         await stage.lead(1)
         await stage.quiet()
         sites = list(stage.sites.values())
@@ -53,9 +59,11 @@ def test_each_value_costs_one_commit_of_the_journal_and_the_log_is_committed_lat
     play(story)
 
 
-def test_that_a_value_is_chosen_is_told_and_written_with_the_next_value() -> None:
+@ORDERS
+def test_that_a_value_is_chosen_is_told_and_written_with_the_next_value(order: CommitOrder) -> None:
     async def story(stage: Stage) -> None:
         stage.is_orderly = True
+        stage.config = TopicConfig(commit_protocol="paxos", commit_order=order)
         await stage.lead(1)
         await stage.quiet()
         told: list[tuple[str, int]] = []
