@@ -135,13 +135,13 @@ def holes_grow_without_end() -> list[Patch]:
     return [(LogCoordinator, "_refusal", unbounded)]
 
 
+# Without `released_whoever_had_it_chosen`, which one of 100,000 runs shows: test_ghosts.py tells that history.
 ORDER_MUTANTS: tuple[Callable[[], list[Patch]], ...] = (
     released_before_what_it_conflicts_with,
     batches_name_nothing,
     lapsed_positions_are_not_looked_at,
     chosen_counts_as_released,
     released_when_one_has_accepted,
-    released_whoever_had_it_chosen,
     adopted_batches_are_released,
     floors_forget_what_has_lapsed,
     holes_are_left_open,

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from tests.golden.paxos.stage import Stage, name_of
 from tests.sim.paxos.mutants import mutated, no_void_rule
-from tests.sim.paxos.order_mutants import adopted_batches_are_released, lapsed_positions_are_not_looked_at
+from tests.sim.paxos.order_mutants import (
+    adopted_batches_are_released,
+    lapsed_positions_are_not_looked_at,
+    released_whoever_had_it_chosen,
+)
 from tidelog.replication.paxos.apply import Verdict
-from tidelog.replication.paxos.events import Append, Applied, Released
+from tidelog.replication.paxos.events import Append, Applied, Released, Timer
 
 K, J = 1, 2
 
@@ -110,3 +114,36 @@ def stale_look_behind() -> Stage:
     stage.crash(3)
     stage.start(1)
     return stage
+
+
+def adopted_above_the_barrier_of_another() -> Stage:
+    """Leader 1 is cut off, and has b alone. Leader 3 puts its barrier below it. Leader 2 finds b at node 1, adopts it,
+    and has it chosen; node 3 learns that. Then leader 1, which has heard of none of this, reaches node 3."""
+    stage = begun()
+    stage.elect(3)
+    stage.run(2, 3)
+    stage.drop_all()
+    append(stage, 1, "a", K)
+    append(stage, 1, "b", J)
+    stage.drop_all()
+    stage.elect(2)
+    stage.deliver(2, 1)
+    stage.deliver(1, 2)
+    stage.deliver(2, 3)
+    stage.run(2, 3)
+    stage.drop_all()
+    stage.fire(3, Timer.CATCHUP)
+    stage.run(2, 3)
+    stage.fire(1, Timer.RESEND)
+    stage.drop(1, 3, 1)
+    stage.deliver(1, 3)
+    stage.deliver(3, 1)
+    return stage
+
+
+def test_a_leader_does_not_release_what_a_later_one_has_adopted() -> None:
+    stage = adopted_above_the_barrier_of_another()
+    assert [(name, verdict) for name, verdict in log_of(stage, 3) if name == "b"] == [("b", Verdict.VOID)]
+    assert released(stage, 1) == []
+    with mutated(released_whoever_had_it_chosen):
+        assert released(adopted_above_the_barrier_of_another(), 1) == [2], "and it is void"

@@ -58,11 +58,11 @@ class Releases:
         """Adds a proposed value; returns its `Value.begin`. A lazy value (accepted in memory) names no others, and is
         named by none, since it can be lost although it was chosen."""
         waits_for = self._conflicts(keys)
-        durable = sorted(named for named in waits_for if not self._waiting[named].is_lazy)
+        named = self._to_be_named(waits_for)
         if is_lazy:
             begin = 0
-        elif can_name(position, durable):
-            begin = name(position, durable)
+        elif can_name(position, named):
+            begin = name(position, named)
         else:
             waits_for = set(self._waiting)
             begin = self._unbroken_from(position)
@@ -78,6 +78,13 @@ class Releases:
             return set(self._waiting)
         # The last value with a key waits for the one before it, so it stands for them all.
         return {self._newest[key] for key in (*keys, EVERY_KEY) if key in self._newest}
+
+    def _to_be_named(self, waits_for: set[int]) -> list[int]:
+        """Returns the positions that a value has to name, so that it is void if one of those that it waits for is."""
+        durable = {waiting for waiting in waits_for if not self._waiting[waiting].is_lazy}
+        # What one of them names itself takes that one along, if it lapses.
+        implied = {earlier for later in durable for earlier in self._waiting[later].waits_for}
+        return sorted(durable - implied)
 
     def _unbroken_from(self, position: int) -> int:
         """Returns the first position from which on the log has to be unbroken for a value that waits for all."""

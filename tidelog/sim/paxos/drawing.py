@@ -14,8 +14,8 @@ VOTERS_EVERY = 3
 NODES = (1, 1, 2, 2, 3, 3, 3, 4, 5)
 SPARES = (1, 1, 2, 3)
 KEYED_SHARE = 0.25
-KEYS = (1, 2, 3, 3, 8, 30)
-HOLE_SPANS = (3, 4, 8, 16)
+KEYS = (1, 2, 2, 3, 3, 8, 30, 30)
+HOLE_SPANS = (3, 4, 8, 16, 16)
 
 
 def draw_scenario(seed: int) -> Scenario:
@@ -27,7 +27,7 @@ def draw_scenario(seed: int) -> Scenario:
 
 def _in_order(scenario: Scenario) -> Scenario:
     """Returns the scenario, with a log that is ordered by key if its seed is one of those."""
-    rng = stream(scenario.seed, "order")
+    rng = stream(scenario.seed, "keys")
     if rng.random() >= KEYED_SHARE:
         return scenario
     keys, window = rng.choice(KEYS), rng.choice(HOLE_SPANS)

@@ -35,7 +35,7 @@ class Story:
         self.sim = sim
         self._swarm = sim.scenario.swarm
         self._batches = 0
-        self._keys = stream(sim.scenario.seed, "keys")
+        self._keys = stream(sim.scenario.seed, "keys of batches")
         self._change = Changes(sim, self.start)
         self._attempts: Counter[SimNode] = Counter()
         sim.on_changed = lambda node: self.elect(node, node.boot)
@@ -157,7 +157,7 @@ class Story:
         node = coordinators[action.pick % len(coordinators)]
         match action:
             case actions.AppendSome(_, batches, records):
-                for _ in range(batches):
+                for _ in range(2 * batches if self._swarm.keys else batches):
                     self.append(node, records)
             case actions.TruncateSome(_, share):
                 replica = node.core.replica
@@ -184,7 +184,7 @@ class Story:
 
     def _draw_keys(self) -> frozenset[int]:
         """Draws the keys of a batch: mostly few, now and then all."""
-        count = self._keys.choice((0, 1, 1, 1, 2, 3, self._swarm.keys))
+        count = self._keys.choice((0, 1, 1, 1, 1, 2, 3, self._swarm.keys, self._swarm.keys))
         if self._keys.random() < EVERY_KEY_SHARE:
             return frozenset({EVERY_KEY})
         return frozenset(self._keys.randrange(self._swarm.keys) for _ in range(count))

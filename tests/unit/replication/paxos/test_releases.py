@@ -71,6 +71,18 @@ def test_a_value_names_the_durable_ones_that_it_waits_for_or_needs_all(
             assert begin == max(lazy, default=-1) + 1 < position
 
 
+def test_a_value_does_not_name_what_another_names_for_it() -> None:
+    releases = Releases()
+    for position in range(1, 8):
+        releases.add(position, frozenset({position}))
+    assert len(named_at(8, releases.add(8, frozenset({1, 2, 3, 4})))) == 4
+    begin = releases.add(9, frozenset(range(1, 6)))
+    assert sorted(named_at(9, begin)) == [5, 8]
+    for position in range(1, 8):
+        assert releases.chosen(position) == [position]
+    assert releases.chosen(9) == [] and releases.chosen(8) == [8, 9]
+
+
 def test_values_of_other_keys_are_released_past_a_hole() -> None:
     releases = Releases()
     assert releases.add(1, frozenset({7})) == releases.add(2, frozenset({8})) == 0
