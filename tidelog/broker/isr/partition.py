@@ -279,9 +279,11 @@ class Partition(LedPartition):
 
     @property
     def is_only_candidate(self) -> bool:
-        """True if this leader is the only in-sync replica, and no other one may have joined without its knowledge."""
-        # A replica that is asked for may be in the controller's set already, and be elected at any moment.
-        return self._protocol.maximal_isr == (self._node_id,)
+        """True if this leader is the only in-sync replica, no other one may have joined without its knowledge, and it
+        commits alone."""
+        # A replica that is asked for may be in the controller's set already, and be elected at any moment. Below
+        # `min.insync.replicas` those that left the set may be elected, too (KIP-966's ELR).
+        return self._protocol.maximal_isr == (self._node_id,) and not self._protocol.is_below_min_isr
 
     @property
     def is_at_rest(self) -> bool:

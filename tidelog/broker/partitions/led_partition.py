@@ -122,7 +122,7 @@ class LedPartition(ABC):
     @abstractmethod
     def is_only_candidate(self) -> bool:
         """True while no other broker can be elected before this leader's lease is over, because it is the only in-sync
-        replica, pending changes included (with Paxos, the only voter)."""
+        replica (with Paxos, the only voter), and commits alone."""
 
     @property
     @abstractmethod
@@ -278,9 +278,9 @@ class LedPartition(ABC):
         content's fingerprint. With `expected_end` they are appended directly behind the batch that ends there, or not
         at all; a duplicate is answered as always. `deadline_s` is in the event loop's time.
 
-        Raises definite errors (`TotalOrderRequired`, `TooLarge`, `InvalidTimestamp`, `OutOfOrderSequence`,
-        `ProducerFenced`, `IdempotencyKeyReused`, `EndOffsetMoved`, `LeaderNotAvailable`, `NotLeader`, `Overloaded`,
-        `DiskFull`, `LogOffline`, `ShuttingDown`): nothing was appended; and indefinite ones (`TimedOutAfterAppend`,
+        Raises definite errors (`TooLarge`, `InvalidTimestamp`, `OutOfOrderSequence`, `ProducerFenced`,
+        `IdempotencyKeyReused`, `EndOffsetMoved`, `LeaderNotAvailable`, `NotLeader`, `Overloaded`, `DiskFull`,
+        `LogOffline`, `ShuttingDown`): nothing was appended; and indefinite ones (`TimedOutAfterAppend`,
         `InternalError`): the outcome is unknown.
         """
         if acks == ACKS_NONE:

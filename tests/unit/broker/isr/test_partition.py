@@ -64,6 +64,7 @@ def test_the_only_replica_in_sync_is_the_only_candidate_until_it_asks_for_anothe
 
     async def story(stage: Stage) -> None:
         assert not stage.lead(isr=(1, 2)).is_only_candidate
+        assert not stage.lead(isr=(1,), minimum=2).is_only_candidate, "the other one is in the ELR"
         partition = stage.lead(isr=(1,))
         assert partition.is_only_candidate
         stage.fetch(stage.follow())
