@@ -155,10 +155,10 @@ class Client:
         assert int.from_bytes(frame[:4]) == 7
         return read_answer(key, version, frame)
 
-    async def produce(self, *entries: tuple[str, int, bytes], version: int = 9, acks: int = -1) -> Any:
-        """The answer's partitions, in order."""
+    async def produce(self, *entries: tuple[Any, int, bytes], version: int = 9, acks: int = -1) -> Any:
+        """The answer's partitions, in order; entries name topic (by its id from version 13 on), partition and data."""
         topics = [
-            {"name": topic, "partition_data": [{"index": partition, "records": records}]}
+            {"name": topic, "topic_id": topic, "partition_data": [{"index": partition, "records": records}]}
             for topic, partition, records in entries
         ]
         tree = {"transactional_id": None, "acks": acks, "timeout": 5_000, "topic_data": topics}

@@ -27,7 +27,9 @@ def data_trees(topic_id: UUID) -> dict[Key, dict[str, Any]]:
             "transactional_id": None,
             "acks": -1,
             "timeout": 5_000,
-            "topic_data": [{"name": "t", "partition_data": [{"index": 0, "records": batch(b"a")}]}],
+            "topic_data": [
+                {"name": "t", "topic_id": topic_id, "partition_data": [{"index": 0, "records": batch(b"a")}]}
+            ],
         },
         Key.FETCH: fetch_tree((topic_id, 0, 0)),
         Key.LIST_OFFSETS: {

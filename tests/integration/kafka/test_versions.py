@@ -64,11 +64,14 @@ async def test_metadata_by_id_and_of_none(site: KafkaSite) -> None:
 @pytest.mark.parametrize("version", versions(Key.PRODUCE, 3))
 async def test_produce_and_fetch(site: KafkaSite, version: int) -> None:
     client = await site.client()
-    (done,) = await client.produce(("t", 0, batch(b"a", b"b")), version=version)
+    topic_id = uuid.UUID(site.broker.topic("t").topic_id)
+    named, no_topic = ("t", "no") if version < 13 else (topic_id, uuid.UUID(int=5))
+    (done,) = await client.produce((named, 0, batch(b"a", b"b")), version=version)
     assert (done.error_code, done.base_offset, done.index) == (ErrorCode.none, 0, 0)
-    elsewhere, unknown = await client.produce(("t", 9, batch(b"a")), ("no", 0, batch(b"a")), version=version)
-    assert elsewhere.error_code == unknown.error_code == ErrorCode.unknown_topic_or_partition
-    topic: Any = uuid.UUID(site.broker.topic("t").topic_id) if version >= 10 else "t"
+    elsewhere, unknown = await client.produce((named, 9, batch(b"a")), (no_topic, 0, batch(b"a")), version=version)
+    assert elsewhere.error_code == ErrorCode.unknown_topic_or_partition
+    assert unknown.error_code == (ErrorCode.unknown_topic_or_partition if version < 13 else ErrorCode.unknown_topic_id)
+    topic: Any = topic_id if version >= 10 else "t"
     fetch_version = 17 if version >= 10 else version + 1
     (read,) = await client.fetch((topic, 0, 1), version=fetch_version)
     assert (read.error_code, read.high_watermark, read.last_stable_offset) == (ErrorCode.none, 2, 2)

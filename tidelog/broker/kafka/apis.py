@@ -85,7 +85,7 @@ APIS: Final[Mapping[int, Api]] = MappingProxyType(
     {
         api.key: api
         for api in (
-            Api(Key.PRODUCE, 0, 12, 9),
+            Api(Key.PRODUCE, 0, 13, 9),
             Api(Key.FETCH, 4, 17, 12),
             Api(Key.LIST_OFFSETS, 1, 10, 6),
             Api(Key.METADATA, 0, 13, 9),

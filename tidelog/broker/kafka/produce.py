@@ -22,7 +22,7 @@ from tidelog.broker.kafka.call import Call
 from tidelog.broker.kafka.codes import code_of
 from tidelog.broker.kafka.endpoints import hint_of
 from tidelog.broker.kafka.listener_parts import Parts
-from tidelog.broker.kafka.produce_codec import TRANSACTIONS_FROM, ProduceEntry, ProduceRequest
+from tidelog.broker.kafka.produce_codec import IDS_FROM, TRANSACTIONS_FROM, ProduceEntry, ProduceRequest
 from tidelog.broker.kafka.slices import ENTRIES
 from tidelog.model.access import Caller, Operation, Resource
 from tidelog.model.batch_header import split_batches
@@ -64,15 +64,28 @@ class Production:
     def led(self, entries: Sequence[ProduceEntry]) -> Led:
         """Returns each entry with the partition that this broker leads; with None, and the entry's error set, if it
         does not lead it."""
+        if self.call.version >= IDS_FROM:
+            self._name_topics(entries)
         led: Led = []
         led_here = self._parts.face.partitions.led_here
         for entry in entries:
             try:
-                led.append((entry, led_here(entry.topic, entry.partition)))
+                led.append((entry, None if entry.error else led_here(entry.topic, entry.partition)))
             except TidelogError as error:
                 self._refuse(entry, error)
                 led.append((entry, None))
         return led
+
+    def _name_topics(self, entries: Sequence[ProduceEntry]) -> None:
+        """Replaces the topic ids of the entries by names. An entry whose id no topic has gets the error of that."""
+        image = self._parts.cluster.image
+        for entry in entries:
+            topic = self._parts.ids.find(image, entry.topic)
+            if topic is None:
+                entry.topic, entry.error, entry.message = "", KafkaCode.UNKNOWN_TOPIC_ID, "no topic has this id"
+                self.has_failed = True
+            else:
+                entry.topic = topic.name
 
     def wants_room(self, led: Led, call: Callable[[], None]) -> bool:
         """Returns True if a partition among `led` has no room for its batch in its request queue now. Then `call` is
@@ -122,7 +135,8 @@ class Production:
 
     def _hand_over(self, led: Led, caller: Caller) -> None:
         for entry, partition in led:
-            if refusal := self._judge(entry, caller):
+            # Without a topic (its id is unknown) there is nothing to judge by: it has its error already.
+            if entry.topic and (refusal := self._judge(entry, caller)):
                 entry.error, entry.message, entry.hint = *refusal, None
                 self.has_failed = True
             elif partition is not None and not entry.error:

@@ -23,6 +23,8 @@ TRANSACTIONS_FROM: Final = 3
 """First version with RecordBatch v2; older ones are refused."""
 MESSAGES_FROM: Final = 8
 HINTS_FROM: Final = 10
+IDS_FROM: Final = 13
+"""First version with topic ids instead of names."""
 _ENTRY_BYTES_MIN: Final = 5
 _TERMS: Final = struct.Struct(">hi")
 _PARTITION: Final = struct.Struct(">ihqqq")
@@ -32,6 +34,7 @@ class ProduceEntry(Struct):
     """A partition of a Produce request, and its part of the answer."""
 
     topic: str
+    """Name of the topic; at first its id, if the request has ids, and empty if no topic has that."""
     partition: int
     records: tuple[int, int] | None
     """Begin and end of the records in the frame, in bytes; None if the partition has null records."""
@@ -47,7 +50,8 @@ class ProduceEntry(Struct):
 
 
 class ProduceRequest(Struct):
-    """A decoded Produce request. `topics` holds each topic name, as it is encoded, with its partitions."""
+    """A decoded Produce request. `topics` holds the name or id of each topic, as it is encoded, with its
+    partitions."""
 
     transactional_id: str | None
     acks: int
@@ -67,14 +71,14 @@ def read_produce(call: Call) -> Steps[ProduceRequest]:
     if call.version >= TRANSACTIONS_FROM:
         transactional_id = reader.nullable_string(is_flexible=is_flexible)
     acks, timeout_ms = reader.unpack(_TERMS)
-    topics, all_entries, served = [], [], 0
+    topics, all_entries, served, has_ids = [], [], 0, call.version >= IDS_FROM
     for _ in range(reader.array(_ENTRY_BYTES_MIN, is_flexible=is_flexible)):
         begin = reader.position
-        name = reader.string(is_flexible=is_flexible)
-        encoded_name, entries = reader.frame[begin : reader.position], []
+        topic = reader.uuid() if has_ids else reader.string(is_flexible=is_flexible)
+        encoded_topic, entries = reader.frame[begin : reader.position], []
         for _ in range(reader.array(_ENTRY_BYTES_MIN, is_flexible=is_flexible)):
             partition = reader.int32()
-            entries.append(ProduceEntry(name, partition, reader.nullable_span(is_flexible=is_flexible)))
+            entries.append(ProduceEntry(topic, partition, reader.nullable_span(is_flexible=is_flexible)))
             reader.tags(is_flexible=is_flexible)
             served += 1
             if served % ENTRIES == 0:
@@ -83,7 +87,7 @@ def read_produce(call: Call) -> Steps[ProduceRequest]:
         served += 1
         if served % ENTRIES == 0:
             yield None
-        topics.append((encoded_name, entries))
+        topics.append((encoded_topic, entries))
         all_entries += entries
     is_ours = is_requested(reader, is_flexible=is_flexible)
     return ProduceRequest(transactional_id, acks, timeout_ms, topics, all_entries, is_ours)
@@ -94,8 +98,8 @@ def write_produced(call: Call, request: ProduceRequest, throttle_ms: int) -> Ste
     version, is_flexible, served = call.version, call.is_flexible, 0
     out = bytearray(call.head())
     out += array(len(request.topics), is_flexible=is_flexible)
-    for name, entries in request.topics:
-        out += name
+    for topic, entries in request.topics:
+        out += topic
         out += array(len(entries), is_flexible=is_flexible)
         for entry in entries:
             _write_entry(out, entry, version, is_flexible=is_flexible)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from random import Random
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
@@ -28,7 +29,7 @@ PRODUCE = {
     "transactional_id": None,
     "acks": 1,
     "timeout": 1,
-    "topic_data": [{"name": "t", "partition_data": [{"index": 0, "records": b"abc"}]}],
+    "topic_data": [{"name": "t", "topic_id": UUID(int=1), "partition_data": [{"index": 0, "records": b"abc"}]}],
 }
 METADATA = {
     "topics": [{"name": "t", "topic_id": None}],
@@ -77,10 +78,13 @@ def read_frame(frame: bytes) -> object:
     )
 
 
-FRAMES = [request_frame(key, version, tree) for key, (version, tree) in SEEDS.items()]
+FRAMES = [
+    *(request_frame(key, version, tree) for key, (version, tree) in SEEDS.items()),
+    request_frame(Key.PRODUCE, 13, PRODUCE),
+]
 
 
-@pytest.mark.parametrize("frame", FRAMES, ids=[key.label for key in SEEDS])
+@pytest.mark.parametrize("frame", FRAMES, ids=[*(key.label for key in SEEDS), "Produce by id"])
 def test_a_frame_that_is_cut_anywhere_is_malformed(frame: bytes) -> None:
     assert read_frame(frame)
     for end in range(len(frame) - UNREAD.get(Key(int.from_bytes(frame[:2])), 0)):
