@@ -129,6 +129,8 @@ async def test_list_offsets(site: KafkaSite, version: int) -> None:
     assert await offset(1_500) == (1, 3_000)
     assert await offset(9_000) == (-1, -1)
     assert await offset(-3) == (1, 3_000)
+    assert await offset(-4) == (0, -1)
+    assert await offset(-5) == await offset(-6) == (-1, -1), "nothing is in tiered storage, nor goes there"
 
 
 async def test_cold_calls(site: KafkaSite) -> None:

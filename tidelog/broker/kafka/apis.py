@@ -87,7 +87,7 @@ APIS: Final[Mapping[int, Api]] = MappingProxyType(
         for api in (
             Api(Key.PRODUCE, 0, 13, 9),
             Api(Key.FETCH, 4, 17, 12),
-            Api(Key.LIST_OFFSETS, 1, 10, 6),
+            Api(Key.LIST_OFFSETS, 1, 11, 6),
             Api(Key.METADATA, 0, 13, 9),
             Api(Key.OFFSET_COMMIT, 2, 10, 8),
             Api(Key.OFFSET_FETCH, 1, 10, 6),
@@ -117,7 +117,7 @@ APIS: Final[Mapping[int, Api]] = MappingProxyType(
             Api(Key.DESCRIBE_CONFIGS, 1, 4, 4),
             Api(Key.ALTER_CONFIGS, 0, 2, 2),
             Api(Key.ALTER_REPLICA_LOG_DIRS, 1, 2, 2),
-            Api(Key.DESCRIBE_LOG_DIRS, 1, 4, 2),
+            Api(Key.DESCRIBE_LOG_DIRS, 1, 5, 2),
             Api(Key.CREATE_PARTITIONS, 0, 3, 2),
             Api(Key.ELECT_LEADERS, 0, 2, 2),
             Api(Key.INCREMENTAL_ALTER_CONFIGS, 0, 1, 1),

@@ -23,7 +23,8 @@ EARLIEST: Final = -2
 NEWEST_TIME: Final = -3
 EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
-"""Timestamp that asks for the end of tiered storage, which does not exist here."""
+EARLIEST_PENDING_UPLOAD: Final = -6
+"""Timestamps that ask for the end of tiered storage, and for the first record to upload to it; there is none here."""
 NOTHING: Final = -1
 
 
@@ -95,7 +96,7 @@ async def _offset(led: LedPartition, timestamp: int) -> tuple[int, int]:
         return extent.high_watermark, NOTHING
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return extent.log_start_offset, NOTHING
-    if timestamp == LATEST_TIERED:
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return NOTHING, NOTHING
     if timestamp == NEWEST_TIME:
         record = await led.newest_record()
