@@ -19,7 +19,7 @@ from tidelog.broker.partitions.deletion import delete_below, kept_from
 from tidelog.broker.partitions.intake import Group, Intake
 from tidelog.broker.partitions.local_copy import LocalCopy
 from tidelog.broker.partitions.mailbox import GROUP_BYTES_MAX
-from tidelog.broker.partitions.partition_handle import Extent, FetchedBatches
+from tidelog.broker.partitions.partition_handle import Extent, FetchedBatches, ReleasedBatches
 from tidelog.broker.partitions.proposals import (
     ACKS_ALL,
     ACKS_NONE,
@@ -423,6 +423,11 @@ class LedPartition(ABC):
         fetched = self._copy.read_nowait(offset, bytes_max=bytes_max)
         self._lease.require()
         return fetched
+
+    def released(self) -> Sequence[ReleasedBatches]:
+        """Returns the batches above the high watermark that are released, in the order of their offsets. Watchers are
+        woken when there are more."""
+        return ()  # a protocol that commits in total order has none
 
     def bytes_ready(self, offset: int, bytes_max: int) -> int:
         """Returns how many committed bytes a read at `offset` would find, up to `bytes_max`; `bytes_max` if it would

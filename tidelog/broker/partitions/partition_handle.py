@@ -7,6 +7,7 @@ connection. A handle is for one request: the leader may change, and for the next
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -61,7 +62,8 @@ class ReleasedBatches(NamedTuple):
 
     base_offset: int
     next_offset: int
-    data: Buffer
+    read: Callable[[], Buffer | None]
+    """Returns the batches; None if no copy on this disk can be read now."""
 
 
 class ReadHandle(Protocol):

@@ -21,6 +21,7 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 from tidelog.broker.consensus.inflight import InFlightProposal, InFlightProposals
 from tidelog.broker.partitions.intake import Group
@@ -363,16 +364,15 @@ class PaxosPartition(LedPartition):
 
     # -- reading past holes --------------------------------------------------------------------------------------------
 
-    def released(self) -> list[ReleasedBatches]:
+    def released(self) -> Sequence[ReleasedBatches]:
         """Returns the released batches above the high watermark, in order of their offsets."""
-        found = [
-            (proposal.value, self._proposer.payload_of(position, proposal.value))
-            for position, proposal in self._in_flight.released()
-        ]
         return [
-            ReleasedBatches(value.base_offset, value.base_offset + value.count, payload)
-            for value, payload in found
-            if payload is not None
+            ReleasedBatches(
+                proposal.value.base_offset,
+                proposal.end_offset,
+                partial(self._proposer.payload_of, position, proposal.value),
+            )
+            for position, proposal in self._in_flight.released()
         ]
 
     # -- deletion ------------------------------------------------------------------------------------------------------

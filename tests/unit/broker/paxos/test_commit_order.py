@@ -11,10 +11,12 @@ import pytest
 
 from tests.unit.broker.isr.stage import until
 from tests.unit.broker.paxos.stage import Stage, play
+from tidelog.broker.partitions.early_reads import EarlyReader
 from tidelog.broker.partitions.proposals import ProduceReceipt
 from tidelog.broker.paxos.messages import PartitionFrame
 from tidelog.broker.paxos.partition import IN_FLIGHT_BYTES_MAX, PaxosPartition
 from tidelog.config.schema import TopicConfig
+from tidelog.model.early_reads import AboveOffsets
 from tidelog.model.errors import TidelogError, TimedOutAfterAppend
 from tidelog.replication.paxos.messages import WriteRequest
 from tidelog.replication.paxos.state import Kind
@@ -80,7 +82,7 @@ def test_batches_of_other_keys_are_acknowledged_and_shown_past_a_hole() -> None:
         assert not stuck.done() and not same_key.done()
         assert leader.high_watermark == 0
         assert [(one.base_offset, one.next_offset) for one in leader.released()] == [(1, 2), (3, 4)]
-        assert b"b1" in bytes(leader.released()[0].data)
+        assert b"b1" in bytes(leader.released()[0].read() or b"")
         hole.is_open = False
         assert [offset_of(await stuck), offset_of(await same_key)] == [0, 2]
         await until(lambda: leader.high_watermark == 4)
@@ -88,6 +90,33 @@ def test_batches_of_other_keys_are_acknowledged_and_shown_past_a_hole() -> None:
         await stage.quiet()
         contents = [site.content() for site in stage.sites.values()]
         assert contents[0] == contents[1] == contents[2]
+
+    play_order("key", story)
+
+
+def test_a_reader_gets_what_it_lacks_past_a_hole_and_is_woken_for_it() -> None:
+    async def story(stage: Stage, leader: PaxosPartition) -> None:
+        hole = Hole(stage, at=1)
+        stuck = ask(stage, b"a1", b"a")
+        await pause()
+        first = EarlyReader(leader, AboveOffsets())
+        assert not first.has_data(0, 1)
+        woken = asyncio.ensure_future(leader.watchers.wait())
+        await ask(stage, b"b1", b"b")
+        await woken
+        assert first.has_data(0, 1)
+        (early,) = first.batches(await leader.read(0, bytes_max=1 << 20), 1 << 20)
+        assert early.range == (1, 2) and b"b1" in bytes(early.batch.data)
+        second = EarlyReader(leader, AboveOffsets([early.range]))
+        assert not second.has_data(0, 1)
+        await ask(stage, b"c1", b"c")
+        fetched = await leader.read(0, bytes_max=1 << 20)
+        assert [early.range for early in second.batches(fetched, 1 << 20)] == [(2, 3)]
+        hole.is_open = False
+        await stuck
+        await until(lambda: leader.high_watermark == 3)
+        assert second.batches(fetched, 1 << 20) == [], "the high watermark has moved"
+        assert second.batches(await leader.read(0, bytes_max=1 << 20), 1 << 20) == []
 
     play_order("key", story)
 
