@@ -252,6 +252,11 @@ class Topic:
         return self.configs.get(COMMIT_PROTOCOL, ISR)
 
     @property
+    def commit_order(self) -> str:
+        """Order in which the topic's records are committed: `total`, `key` or `none`. It never changes."""
+        return self.configs.get(COMMIT_ORDER, TOTAL)
+
+    @property
     def is_internal(self) -> bool:
         """True for a topic that the brokers created for themselves."""
         return is_internal(self.name)

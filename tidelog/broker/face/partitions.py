@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
+from tidelog.broker.partitions.early_reads import EarlyBatch, EarlyReader
 from tidelog.broker.partitions.led_partition import LedPartition
 from tidelog.broker.partitions.local_copy import LocalCopy
 from tidelog.broker.partitions.partition_handle import FetchedBatches, Offsets, PartitionHandle, ReadHandle
@@ -28,6 +29,8 @@ from tidelog.model.ids import PartitionId
 from tidelog.transport.peer import PeerLost, PeerUnreachable
 
 __all__ = [
+    "EarlyBatch",
+    "EarlyReader",
     "FetchedBatches",
     "LedPartition",
     "LocalCopy",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidelog.broker.routing.json_reads import ReadTerms, read_records
+from tidelog.broker.routing.json_reads import ReadTerms, ShownRecords, read_records, show_early
 from tidelog.broker.routing.json_records import RecordShown
 
-__all__ = ["ReadTerms", "RecordShown", "read_records"]
+__all__ = ["ReadTerms", "RecordShown", "ShownRecords", "read_records", "show_early"]

@@ -12,17 +12,19 @@ from dataclasses import replace
 from aiohttp import web
 from msgspec import Struct
 
-from tidelog.broker.face.partitions import FetchedBatches, ReadHandle
+from tidelog.broker.face.partitions import EarlyBatch, EarlyReader, FetchedBatches, ReadHandle
 from tidelog.broker.http import params
 from tidelog.broker.http.answers import cut, json_answer, no_content, open_stream, send_parts, send_piece
 from tidelog.broker.http.body import read_batches
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
+from tidelog.broker.http.early_reads import early_reader
 from tidelog.broker.http.idempotency import HEADER, keyed_request
 from tidelog.broker.http.media import BATCHES_TYPE, check_batches
 from tidelog.broker.http.produce import refuse_other_content
 from tidelog.broker.http.reading import position_headers, readable_partition, start_offset, wait_for_data
 from tidelog.model.batch_header import RecordBatch, iter_batches, split_batches
+from tidelog.model.cluster import TOTAL
 from tidelog.model.errors import DamagedBatch, InvalidRequest, TidelogError, UnprocessableBody
 from tidelog.model.ids import NO_PRODUCER
 from tidelog.model.losses import LostRanges
@@ -98,8 +100,9 @@ def _check_keyed(batches: list[RecordBatch], batches_max: int) -> None:
 async def get_batches(context: Context, call: Call) -> web.StreamResponse:
     """Reads raw record batches: once, with a wait for data, or a whole range as a stream."""
     partition = readable_partition(context, call)
+    early = early_reader(context, call)
     query = call.query
-    limits, read = context.limits, context.stages.fetch_read
+    limits = context.limits
     offset = await start_offset(partition, query)
     if "to" in query:
         return await _stream_range(context, call, partition, offset)
@@ -107,19 +110,31 @@ async def get_batches(context: Context, call: Call) -> web.StreamResponse:
     bytes_min = params.optional_integer(query, "min_bytes", 1)
     wait_s = call.duration_s(context, "wait_ms", 0)
     bytes_max = min(bytes_max, limits.fetch_bytes_max)
-    fetched = await context.timed(read, partition.read(offset, bytes_max=bytes_max))
-    if wait_s and len(fetched.data) < bytes_min:
+    fetched, released = await _read(context, partition, early, offset, bytes_max)
+    if wait_s and len(fetched.data) < bytes_min and not released:
         bytes_min = min(bytes_min, bytes_max)
-        await wait_for_data(context, partition, offset, bytes_min, call.started_s + wait_s)
-        fetched = await context.timed(read, partition.read(offset, bytes_max=bytes_max))
-    return await send_parts(context, call, [fetched.data], position_headers(call, fetched), BATCHES_TYPE)
+        await wait_for_data(context, partition, offset, bytes_min, call.started_s + wait_s, early)
+        fetched, released = await _read(context, partition, early, offset, bytes_max)
+    parts = [fetched.data, *(batch.batch.data for batch in released)]
+    headers = position_headers(call, fetched, [batch.range for batch in released])
+    return await send_parts(context, call, parts, headers, BATCHES_TYPE)
+
+
+async def _read(
+    context: Context, partition: ReadHandle, early: EarlyReader | None, offset: int, bytes_max: int
+) -> tuple[FetchedBatches, list[EarlyBatch]]:
+    """Returns committed batches and, for an early reader, the released ones behind them."""
+    fetched = await context.timed(context.stages.fetch_read, partition.read(offset, bytes_max=bytes_max))
+    return fetched, [] if early is None else early.batches(fetched, bytes_max)
 
 
 async def _stream_range(context: Context, call: Call, partition: ReadHandle, offset: int) -> web.StreamResponse:
     """Streams the batches from the one with `offset` to the one with `to - 1`, or to the high watermark of the first
     read, as one chunked answer. It ends sooner if the range has more accepted losses than the headers can name.
     """
-    conflicting = [name for name in ("max_bytes", "min_bytes", "wait_ms") if name in call.query]
+    conflicting = [*filter(call.query.__contains__, ("max_bytes", "min_bytes", "wait_ms"))]
+    if call.query.get("order", TOTAL) != TOTAL:
+        conflicting.append("order")
     if conflicting:
         raise InvalidRequest(f"{conflicting[0]} makes no sense with to: a range is sent whole, and at once")
     end = params.integer("to", call.query["to"])

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import partial
 from itertools import starmap
 
-from tidelog.broker.face.partitions import FetchedBatches, ReadHandle
+from tidelog.broker.face.partitions import EarlyReader, FetchedBatches, ReadHandle
 from tidelog.broker.http import params
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
 from tidelog.broker.http.produce import check_partition
 from tidelog.model.cluster import PartitionInfo
+from tidelog.model.early_reads import ABOVE_HEADER, AboveOffsets
 from tidelog.model.errors import InvalidRequest, LeaderNotAvailable, NotAReplica
 from tidelog.model.ids import PartitionId
 from tidelog.model.lost_ranges import LOST_HEADER, LostRange, format_lost
@@ -62,17 +64,28 @@ async def start_offset(partition: ReadHandle, query: Mapping[str, str]) -> int:
 
 
 async def wait_for_data(
-    context: Context, partition: ReadHandle, offset: int, bytes_min: int, deadline_s: float
+    context: Context,
+    partition: ReadHandle,
+    offset: int,
+    bytes_min: int,
+    deadline_s: float,
+    early: EarlyReader | None = None,
 ) -> None:
-    """Waits until `bytes_min` bytes are readable from `offset` on, the deadline passes, or the broker shuts down."""
+    """Waits until `bytes_min` bytes are readable from `offset` on, for an early reader also until a batch that it lacks
+    is released; but no longer than until the deadline passes, or the broker shuts down.
+    """
     async with context.admission.waits.until(deadline_s):
-        wait = partition.wait_for_data(offset, bytes_min=bytes_min, deadline_s=deadline_s)
+        if early is None:
+            wait = partition.wait_for_data(offset, bytes_min=bytes_min, deadline_s=deadline_s)
+        else:
+            wait = context.face.partitions.wait_until(partial(early.has_data, offset, bytes_min), [early.led.watchers])
         await context.timed(context.stages.fetch_wait, wait)
 
 
-def position_headers(call: Call, fetched: FetchedBatches) -> dict[str, str]:
-    """Returns the headers of a read: the log's start and end and its high watermark; accepted losses that it skips; and
-    the node id of the replica, if the client chose one.
+def position_headers(call: Call, fetched: FetchedBatches, early: Iterable[tuple[int, int]] = ()) -> dict[str, str]:
+    """Returns the headers of a read: the log's start and end and its high watermark; accepted losses that it skips; the
+    ranges of offsets above the high watermark that were read early; and the node id of the replica, if the client chose
+    one.
     """
     headers = {
         "Tidelog-High-Watermark": str(fetched.high_watermark),
@@ -82,6 +95,9 @@ def position_headers(call: Call, fetched: FetchedBatches) -> dict[str, str]:
     }
     if fetched.lost:
         headers[LOST_HEADER] = format_lost(starmap(LostRange, fetched.lost))
+    above = AboveOffsets(early)
+    if above:
+        headers[ABOVE_HEADER] = str(above)
     if "replica" in call.query:
         headers["Tidelog-Replica"] = str(fetched.replica)
     return headers

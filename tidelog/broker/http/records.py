@@ -8,14 +8,17 @@ which other requests are served.
 
 from __future__ import annotations
 
+from functools import partial
+
 from aiohttp import web
 
-from tidelog.broker.face.partitions import ReadHandle
-from tidelog.broker.face.records import ReadTerms, read_records
+from tidelog.broker.face.partitions import EarlyReader, FetchedBatches, ReadHandle
+from tidelog.broker.face.records import ReadTerms, ShownRecords, read_records, show_early
 from tidelog.broker.http import params
 from tidelog.broker.http.answers import send_parts
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
+from tidelog.broker.http.early_reads import early_reader
 from tidelog.broker.http.media import embedded_accepted
 from tidelog.broker.http.reading import position_headers, readable_partition, start_offset, wait_for_data
 from tidelog.model.errors import FormatMismatch, InvalidRequest
@@ -25,10 +28,11 @@ async def get_records(context: Context, call: Call) -> web.StreamResponse:
     """Returns records of a partition, without keeping state for the reader."""
     embedded = embedded_accepted(call.request)
     partition = readable_partition(context, call)
+    early = early_reader(context, call)
     query = call.query
     if ("offset" in query) == ("timestamp" in query):
         raise InvalidRequest("say where to read from: offset=NUMBER|earliest|latest, or timestamp=MS, and only one")
-    limits, read = context.limits, context.stages.fetch_read
+    limits = context.limits
     bytes_max = params.optional_integer(query, "max_bytes", limits.fetch_bytes_default)
     bytes_max = min(bytes_max, limits.json_fetch_bytes_max, limits.fetch_bytes_max)
     wait_s = call.duration_s(context, "timeout", 0)
@@ -41,14 +45,27 @@ async def get_records(context: Context, call: Call) -> web.StreamResponse:
         limits.decoded_bytes_max,
         limits.record_bytes_max,
     )
-    fetched, shown = await context.timed(read, read_records(partition, offset, terms, context.face.work))
+    read, reading = context.stages.fetch_read, partial(_read, context, partition, early, offset, terms)
+    fetched, shown, ranges = await context.timed(read, reading())
     if not shown and not shown.mismatch and wait_s:
-        await wait_for_data(context, partition, fetched.next_offset, 1, call.started_s + wait_s)
-        fetched, shown = await context.timed(read, read_records(partition, offset, terms, context.face.work))
+        await wait_for_data(context, partition, fetched.next_offset, 1, call.started_s + wait_s, early)
+        fetched, shown, ranges = await context.timed(read, reading())
     if shown.mismatch:
         raise FormatMismatch(shown.mismatch)
     parts = (b"[", *shown.pieces, b"]")
-    return await send_parts(context, call, parts, position_headers(call, fetched), embedded.value)
+    return await send_parts(context, call, parts, position_headers(call, fetched, ranges), embedded.value)
+
+
+async def _read(
+    context: Context, partition: ReadHandle, early: EarlyReader | None, offset: int, terms: ReadTerms
+) -> tuple[FetchedBatches, ShownRecords, list[tuple[int, int]]]:
+    """Returns committed records and, for an early reader, the released ones behind them, with the ranges of the
+    latter's offsets.
+    """
+    fetched, shown = await read_records(partition, offset, terms, context.face.work)
+    is_cut = bool(shown.mismatch) or 0 <= shown.next_offset < fetched.next_offset
+    released = [] if early is None or is_cut else early.batches(fetched, terms.bytes_max)
+    return fetched, shown, await context.face.work.do(show_early(shown, released, terms)) if released else []
 
 
 async def _find_start(context: Context, call: Call, partition: ReadHandle, wait_s: float) -> int:

@@ -77,12 +77,21 @@ _PRODUCE_BATCHES: Final = (
 )
 _DELETION: Final = (Query("timeout_ms", _INTEGER, "When to give up waiting: they may be deleted later (504)."),)
 _GROUP_DEADLINE: Final = (Query("timeout_ms", _INTEGER, "When to give up: 503 if nothing was done, 504 if unknown."),)
+_EARLY: Final = (
+    Query(
+        "order",
+        {"enum": ["total", "key", "none"]},
+        "`key` and `none`: also what is released above the high watermark; only of topics whose `commit.order` has it.",
+    ),
+    Query("above", _TEXT, "What was read above the high watermark already: `FIRST-LAST,...`, sorted; 1,000 at most."),
+)
 _READ_RECORDS: Final = (
     _OFFSET,
     Query("timestamp", _INTEGER, "Begin at the first record of this time (ms) or later."),
     _MAX_BYTES,
     Query("timeout", _INTEGER, "How long to wait for a record, in ms; 0 by default."),
     _REPLICA,
+    *_EARLY,
 )
 _READ_BATCHES: Final = (
     _OFFSET,
@@ -95,6 +104,7 @@ _READ_BATCHES: Final = (
     Query("min_bytes", _INTEGER, "How much to wait for; 1 by default."),
     Query("wait_ms", _INTEGER, "How long to wait for it; 0 by default."),
     _REPLICA,
+    *_EARLY,
 )
 _READ_INSTANCE: Final = (
     Query("timeout", _INTEGER, "How long to wait for a record, in ms; by default as long as the instance says."),

@@ -41,12 +41,13 @@ class PartitionShown(Struct, frozen=True):
 
 
 class TopicShown(Struct, frozen=True):
-    """A topic; `partitions` are sorted by number."""
+    """A topic; `partitions` are sorted by number. `commit_order` is its setting `commit.order`."""
 
     name: str
     topic_id: str
     protocol: str
     is_internal: bool
+    commit_order: str
     partitions: list[PartitionShown]
 
 
@@ -92,4 +93,6 @@ def shown(topic: Topic) -> TopicShown:
         )
         for info in topic.partitions
     ]
-    return TopicShown(topic.name, topic.topic_id, topic.commit_protocol, topic.is_internal, partitions)
+    return TopicShown(
+        topic.name, topic.topic_id, topic.commit_protocol, topic.is_internal, topic.commit_order, partitions
+    )

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from tidelog.broker.partitions.early_reads import EarlyBatch
 from tidelog.broker.partitions.partition_handle import FetchedBatches, ReadHandle
 from tidelog.broker.routing.json_records import RecordShown, encode, show, show_long, size_of
 from tidelog.broker.runtime.heavy_work import HeavyWork
@@ -108,6 +109,25 @@ def show_batches(data: Buffer, offset: int, terms: ReadTerms) -> Steps[ShownReco
                 return shown
             raise _unopened(batch, error) from None
     return shown
+
+
+def show_early(shown: ShownRecords, batches: Sequence[EarlyBatch], terms: ReadTerms) -> Steps[list[tuple[int, int]]]:
+    """Adds the records of released batches to those in `shown`, until `bytes_max` is reached. Returns the ranges of
+    their offsets, each the first and the one behind the last. Raises `FormatMismatch` as `show_batches` does.
+    """
+    ranges, meter = list[tuple[int, int]](), Meter()
+    for early in batches:
+        try:
+            is_full = yield from _show_batch(shown, meter, early.batch, early.start, terms)
+        except (InvalidBatch, TooLarge, LongRecordError) as error:
+            if shown:
+                break
+            raise _unopened(early.batch, error) from None
+        if shown.next_offset > early.start:
+            ranges.append((early.start, shown.next_offset))
+        if is_full:
+            break
+    return ranges
 
 
 def _show_batch(shown: ShownRecords, meter: Meter, batch: RecordBatch, offset: int, terms: ReadTerms) -> Steps[bool]:
