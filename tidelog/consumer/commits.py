@@ -87,9 +87,9 @@ class Commits:
         offsets = dict[TopicPartition, OffsetAndMetadata]()
         for cursor in self._subscription.cursors(partitions) if partitions else ():
             kept = self._kept.get(cursor.partition)
-            if cursor.processed is not None:
-                metadata = cursor.processed.encode() if self._takes_intervals else ""
-                committed = OffsetAndMetadata(cursor.processed.low, metadata)
+            if (committable := cursor.committable) is not None:
+                metadata = committable.encode() if self._takes_intervals else ""
+                committed = OffsetAndMetadata(committable.low, metadata)
                 if committed != kept:
                     offsets[cursor.partition] = committed
                 continue

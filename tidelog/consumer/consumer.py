@@ -63,7 +63,8 @@ class Consumer(ParallelReader):
     - `order`: which records `run` processes one after the other: those of a partition (`total`), those of a partition
       with the same key (`key`; records without a key conflict with none), or none. With `key` and `none` records are
       processed by `run` only, in a group; the committed offset is that of the first record that is not processed, and
-      its metadata says which records above it are.
+      its metadata says which records above it are. Topics whose `commit.order` allows it are read above their high
+      watermark then, unless `transport` is `kafka`.
     - `group_instance_id`: a static member. After `stop` its partitions wait for it, for `session_timeout_ms`.
     - `max_poll_interval_ms`: who asks for nothing for so long leaves the group; the next call raises
       `PollIntervalExceeded`, and the one after it joins again.
@@ -121,6 +122,7 @@ class Consumer(ParallelReader):
             bytes_min=fetch_min_bytes,
             buffer_bytes=fetch_buffer_bytes,
             wait_ms=fetch_max_wait_ms,
+            order=parse_order(order, group_id),
             waits_for_topics=group_id is not None,
         )
         super().__init__(
@@ -128,7 +130,6 @@ class Consumer(ParallelReader):
             options,
             check_crcs=check_crcs,
             skips_losses=parse_on_loss(on_loss),
-            order=parse_order(order, group_id),
         )
         self._discovery: asyncio.Task[None] | None = None
         if group_id is None:
@@ -153,7 +154,7 @@ class Consumer(ParallelReader):
             self._news.set,
             self._give_up,
             reset=self._reset,
-            has_intervals=self._order != "total",
+            has_intervals=options.order != "total",
         )
         if topics:
             self._group.subscribe(topics, None, None)

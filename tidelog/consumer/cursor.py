@@ -10,6 +10,9 @@ undecoded bytes. The position moves when records are returned, not when they arr
 
 `generation` counts seeks and resets: a response to a fetch of an older generation is dropped.
 
+Batches above the high watermark (`early`) come besides: they move neither position, and are taken only while nothing
+waits to be read in order, so that of the records of a key the earlier ones come first.
+
 Pure: no clock, no tasks.
 """
 
@@ -19,6 +22,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Literal
 
+from tidelog.consumer.early_batches import EarlyBatches
 from tidelog.consumer.intervals import ProcessedOffsets
 from tidelog.consumer.losses import LossPolicy
 from tidelog.consumer.records import ConsumerBatch, ConsumerRecord, consumer_batch
@@ -53,6 +57,7 @@ class Cursor:
         self.high_watermark: int | None = None
         self.processed: ProcessedOffsets | None = None
         """The processed offsets, where `run` processes records out of order; None if the position tells them."""
+        self.early = EarlyBatches()
         self.reset: ResetPolicy | None
         self.fetch_offset: int
         self.error: TidelogError | None
@@ -79,6 +84,14 @@ class Cursor:
     def low(self) -> int | None:
         """The offset below which everything is processed or handed out; None while a reset is being looked up."""
         return self.position if self.processed is None else self.processed.low
+
+    @property
+    def committable(self) -> ProcessedOffsets | None:
+        """The processed offsets as they may be committed; None if the position tells them."""
+        # Records read early can join what was read in order before the high watermark has passed them. Nobody could
+        # begin beyond it.
+        end = max(self.fetch_offset, self.high_watermark or 0)
+        return None if self.processed is None else self.processed.up_to(end)
 
     @property
     def has_position(self) -> bool:
@@ -116,7 +129,8 @@ class Cursor:
     @property
     def wants_more(self) -> bool:
         """True if the next fetch, or the lookup of a reset, should start."""
-        return self.has_position and len(self._chunks) < CHUNKS_MAX and self.error is None and not self.is_paused
+        is_full = len(self._chunks) >= CHUNKS_MAX or self.early.is_full
+        return self.has_position and not is_full and self.error is None and not self.is_paused
 
     def add(self, generation: int, data: Buffer, lost: Sequence[LostRange] = ()) -> bool:
         """Adds the bytes of a fetch as a chunk, with the lost ranges in it. Returns False, without effect, if a seek or
@@ -137,6 +151,17 @@ class Cursor:
         self.fetch_offset = end
         self._chunks.append(deque(pieces))
         return True
+
+    def add_early(self, generation: int, data: Buffer) -> bool:
+        """Adds the bytes of a fetch that lie above the high watermark. Returns False, without effect, if a seek or
+        reset has come since the fetch began (`generation` is not the present one), if an error has stopped the cursor,
+        or if there is no whole batch that was not fetched before.
+
+        Raises `InvalidBatch` if they are not what may follow `fetch_offset`.
+        """
+        if generation != self.generation or self.error is not None:
+            return False
+        return self.early.add(data, self.fetch_offset)
 
     def fail(self, generation: int, error: TidelogError) -> None:
         """Stops the fetching with an error, which is raised after the records before it were returned. No effect if a
@@ -200,22 +225,44 @@ class Cursor:
                 if not self._passes(piece, position):
                     return 0
                 continue
-            try:
-                if self.check_crcs:
-                    verify_batch(piece.data)
-                batch = consumer_batch(self.partition, piece, position)
-            except (InvalidBatch, TooLarge) as error:
-                self.seek(position)
-                self.error = DamagedBatch(
-                    f"{self.partition}: the batch at offset {piece.header.base_offset} is damaged ({error.message}); "
-                    f"seek to {piece.header.next_offset} to go on after it"
-                )
+            batch = self._opened(piece, position)
+            if batch is None:
                 return 0
             if batch:
                 self._set(batch, position)
                 return piece.header.size
             self._set(None, batch.next_offset)
         return 0
+
+    def take_early(self) -> list[ConsumerRecord]:
+        """Removes and returns the records of the next batch above the high watermark, all of which come before any that
+        is fetched in order from now on; none while something waits to be read in order. A damaged batch becomes the
+        cursor's error, as in `decode`."""
+        position = self.position
+        if not self.is_empty or self.error is not None or position is None:
+            return []
+        while (piece := self.early.next()) is not None:
+            batch = self._opened(piece, position)
+            if batch is None:
+                return []
+            if batch:
+                return batch.records()
+        return []
+
+    def _opened(self, piece: RecordBatch, position: int) -> ConsumerBatch | None:
+        """Returns the records of a batch from `position` on. If it is damaged, stops the cursor with an error, drops
+        what was fetched, and returns None."""
+        try:
+            if self.check_crcs:
+                verify_batch(piece.data)
+            return consumer_batch(self.partition, piece, position)
+        except (InvalidBatch, TooLarge) as error:
+            self.seek(position)
+            self.error = DamagedBatch(
+                f"{self.partition}: the batch at offset {piece.header.base_offset} is damaged ({error.message}); "
+                f"seek to {piece.header.next_offset} to go on after it"
+            )
+            return None
 
     def take_error(self) -> TidelogError | None:
         """Removes and returns the error, once everything before it was returned; fetching may then restart."""
@@ -250,6 +297,7 @@ class Cursor:
         self.fetch_offset = 0
         self.error = None
         self._chunks = deque()
+        self.early.clear()
         self._set(None, None)
 
     def _set(self, batch: ConsumerBatch | None, position: int | None) -> None:

@@ -8,6 +8,10 @@ hold a thousand connections and still polls each about once per `fetch_max_wait_
 
 Transient errors (a leader change, a restarting broker) are retried indefinitely, with backoff. Lasting errors (a
 deleted topic, a damaged batch) become the cursor's error, and fetching pauses until it was raised to the caller.
+
+**Early reads.** Where the consumer's order and the topic's `commit.order` allow it, a fetch at the high watermark also
+asks for what is released above it, and names what it has of that. Such fetches go over HTTP, since Kafka's protocol has
+no place for it; a partition that is behind is read by Kafka's protocol, as ever.
 """
 
 from __future__ import annotations
@@ -19,8 +23,10 @@ from contextlib import suppress
 from urllib.parse import quote
 
 from tidelog.consumer.cursor import Cursor, ResetPolicy
+from tidelog.consumer.early_batches import split_at
 from tidelog.consumer.fetch_frames import fetch_in_frames
 from tidelog.consumer.options import FetchAnswer, FetchOptions
+from tidelog.model.early_reads import is_read_early
 from tidelog.model.errors import DamagedBatch, InvalidBatch, OffsetOutOfRange, TidelogError, UnknownTopic
 from tidelog.transport.backoff import Backoff
 from tidelog.transport.connections import Answer
@@ -112,29 +118,43 @@ class Fetcher:
         response has no whole batch."""
         topic, partition = cursor.partition
         options = self._options
-        await self._session.topic(topic)  # from the cache, nearly always
+        described = await self._session.topic(topic)  # from the cache, nearly always
         async with self._polls:
             wait_ms = options.wait_ms * POLLS_MAX // max(POLLS_MAX, len(self._tasks))
             bytes_max = options.bytes_max_of(len(self._tasks))
             query = Wanted(topic, partition, cursor.fetch_offset, bytes_max, options.bytes_min, wait_ms)
             address = self._session.leader(topic, partition)
-            try:
-                answer = await fetch_in_frames(self._session, address, query)
-            except DamagedBatch:  # by Kafka's protocol it is told at once; over HTTP the broker waits for its repair
-                answer = None
+            above = self._above(cursor, described.commit_order)
+            answer = None
+            if above is None:
+                with suppress(
+                    DamagedBatch
+                ):  # by Kafka's protocol it is told at once; over HTTP its repair is waited for
+                    answer = await fetch_in_frames(self._session, address, query)
             if answer is None:
-                answer = await self._fetch_over_http(address, query)
+                answer = await self._fetch_over_http(address, query, above)
         self._note(cursor, answer)
-        if cursor.add(generation, answer.records, answer.lost):
+        is_added = cursor.add(generation, answer.records, answer.lost)
+        if cursor.add_early(generation, answer.early) or is_added:
             self._on_news()
         elif answer.records:
             raise InvalidBatch(f"{cursor.partition}: the answer at offset {cursor.fetch_offset} holds no whole batch")
 
-    async def _fetch_over_http(self, address: str, query: Wanted) -> FetchAnswer:
+    def _above(self, cursor: Cursor, commit_order: str) -> str | None:
+        """Returns the offsets above the high watermark that are fetched already; None if nothing should be fetched
+        early."""
+        if self._session.transport == "kafka" or not is_read_early(commit_order, self._options.order):
+            return None
+        is_behind = cursor.fetch_offset < (cursor.high_watermark or 0)
+        return None if is_behind else cursor.early.above(cursor.fetch_offset)
+
+    async def _fetch_over_http(self, address: str, query: Wanted, above: str | None) -> FetchAnswer:
         target = (
             f"/topics/{quote(query.topic, safe='')}/partitions/{query.partition}/batches?offset={query.offset}"
             f"&max_bytes={query.bytes_max}&min_bytes={query.bytes_min}&wait_ms={query.wait_ms}"
         )
+        if above is not None:
+            target += f"&order={self._options.order}&above={above}"
         wait_s = query.wait_ms / 1000
         timeout_s = self._session.request_timeout_s + wait_s
         answer = await self._session.attempt("GET", address, target, timeout_s=timeout_s, expects_s=wait_s)
@@ -143,7 +163,8 @@ class Fetcher:
         high_watermark, leader_epoch = (
             _number(answer, name) for name in ("Tidelog-High-Watermark", "Tidelog-Leader-Epoch")
         )
-        return FetchAnswer(answer.body, answer.lost, high_watermark, leader_epoch)
+        records, early = (answer.body, b"") if above is None else split_at(answer.body, high_watermark or 0)
+        return FetchAnswer(records, answer.lost, high_watermark, leader_epoch, early)
 
     def _note(self, cursor: Cursor, answer: FetchAnswer) -> None:
         if answer.high_watermark is not None:

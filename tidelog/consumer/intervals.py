@@ -100,6 +100,11 @@ class ProcessedOffsets:
             previous_end = end
         return size
 
+    def up_to(self, end: int) -> ProcessedOffsets:
+        """Returns these offsets with a low offset of `end` at most: then the record at `end` counts as not processed,
+        and comes again."""
+        return self if self.low <= end else ProcessedOffsets(end, [(end + 1, self.low), *self.intervals])
+
     def fill_level(self, additions: int, end: int) -> float:
         """Returns how full a commit is once `additions` more intervals below offset `end` are added: the used share of
         `INTERVALS_MAX` or `INTERVAL_BYTES_MAX`, whichever is larger. Above 1 they may not all fit."""

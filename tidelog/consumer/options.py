@@ -26,6 +26,8 @@ class FetchOptions:
     bytes_min: int
     buffer_bytes: int
     wait_ms: int
+    order: Order = "total"
+    """The order in which records are processed. Topics whose `commit.order` allows it are read early then."""
     waits_for_topics: bool = False
     """True in a group: fetches from a missing topic are retried, until the coordinator revokes its partitions."""
 
@@ -41,12 +43,14 @@ class FetchOptions:
 
 
 class FetchAnswer(NamedTuple):
-    """The records of one fetch, and the partition's high watermark and leader epoch."""
+    """The records of one fetch, and the partition's high watermark and leader epoch. `early` are record batches above
+    the high watermark."""
 
     records: Buffer
     lost: Sequence[LostRange]
     high_watermark: int | None
     leader_epoch: int | None
+    early: Buffer = b""
 
 
 def parse_reset(name: str) -> ResetPolicy | None:

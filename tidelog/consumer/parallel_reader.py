@@ -22,11 +22,9 @@ WORKERS_MAX: Final = 256
 class ParallelReader(PartitionReader):
     """A reader of the assigned partitions whose records are handed out, or processed by a handler."""
 
-    def __init__(
-        self, session: RecordSession, options: FetchOptions, *, check_crcs: bool, skips_losses: bool, order: Order
-    ) -> None:
+    def __init__(self, session: RecordSession, options: FetchOptions, *, check_crcs: bool, skips_losses: bool) -> None:
         super().__init__(session, options, check_crcs=check_crcs, skips_losses=skips_losses)
-        self._order = order
+        self._order: Order = options.order
         self._buffer_bytes = options.buffer_bytes
         self._run: ParallelRun | None = None
 

@@ -7,6 +7,8 @@ read a dispatcher, and raises what stopped a partition once all records before t
 takes the next record of the partition whose turn it is; partitions take turns. Records are read ahead only when no
 record that is held may be processed, so few are held unless keys keep each other waiting.
 
+Of a topic whose `commit.order` allows it, records above the high watermark are read early; the rest is as ever.
+
 **Rebalances.** While partitions are given up the others are processed on. No record is handed out of a partition that
 this member is to give up or may have lost, nor of any while its lease has run out. A partition is given up when its
 records that are being processed are finished, and committed; or after `patience_s`, and then they are not committed.
@@ -136,8 +138,10 @@ class ParallelRun:
         """Moves all partitions back to their low offsets, to be fetched from there on; returns their cursors."""
         cursors = list[Cursor]()
         for cursor in self._dispatchers:
-            if cursor.processed is not None and cursor.reset is None and self._subscription.holds(cursor):
-                cursor.seek(cursor.processed.low)
+            committable = cursor.committable
+            if committable is not None and cursor.reset is None and self._subscription.holds(cursor):
+                cursor.processed = committable
+                cursor.seek(committable.low)
                 cursors.append(cursor)
             if self._options.order == "total":
                 cursor.processed = None  # the position says it
@@ -281,7 +285,9 @@ class ParallelRun:
         return held
 
     def _read_ahead(self, cursor: Cursor, dispatcher: PartitionDispatcher) -> bool:
-        """Adds fetched records of a partition to those that are held. Returns False if there are none, or no room."""
+        """Adds fetched records of a partition to those that are held: those read in order, or else those read early.
+        Returns False if there are none, or no room."""
+        cursor.early.is_wanted = dispatcher.wants_early
         if not dispatcher.wants_more:
             return False
         has_record = cursor.has_record or cursor.decode() > 0
@@ -294,6 +300,9 @@ class ParallelRun:
             cursor.processed = ProcessedOffsets(start)
             dispatcher.begin(cursor.processed)
         dispatcher.add(records, position)
+        if not records and cursor.early.is_wanted:
+            records = cursor.take_early()
+            dispatcher.add_early(records)
         if cursor.wants_more:
             self._fetcher.wake(cursor)
         self._tell_error(cursor, dispatcher)

@@ -17,6 +17,11 @@ the low offset reach a bound; and goes on when all three are below half of it. W
 interval, only the lowest record that is held is handed out: no record below it can keep it waiting, and when it is
 finished the low offset moves and the intervals get fewer. So the bound is kept, and no record waits for ever.
 
+**Records read early**, above the high watermark, are held and processed like others, and counted once: where reading in
+order comes to a record that is held or processed already, it is not held again. They are taken in only while half of
+each bound is free, so that there is always room for what comes in order, which alone moves the low offset; and reading
+in order never stops while all that it has brought is processed.
+
 **Offsets without a record** (deleted by compaction, or passed by the commit protocol) count as processed with the next
 record above them: a record stands for all offsets from `start`, behind the record before it.
 
@@ -38,6 +43,8 @@ Order = Literal["total", "key", "none"]
 
 HELD_MAX: Final = 10_000
 """The number of records of a partition that are held, processed ones not counted."""
+EARLY_LEVEL: Final = 0.5
+"""The used share of each bound from which on no records are read early."""
 
 
 class State(Enum):
@@ -95,8 +102,12 @@ class PartitionDispatcher:
         """The offset where reading goes on: `end`, or beyond it where no records are between the two."""
         for taken in self._taken:
             taken.state = State.DROPPED
+        self._early_end = processed.low
+        """The offset up to which records were read early."""
         self._held: OrderedDict[int, HeldRecord] = OrderedDict()
-        """The records that were read and are not processed, by offset, in the order of offsets."""
+        """The records that were read in order and are not processed, by offset, in the order of offsets."""
+        self._early: dict[int, HeldRecord] = {}
+        """The records that were read early and are not processed, above `end`, by offset."""
         self._behind: dict[bytes, deque[HeldRecord]] = {
             taken.key: deque() for taken in self._taken if taken.key is not None
         }
@@ -120,9 +131,15 @@ class PartitionDispatcher:
         return not self._is_closed and not self._is_full
 
     @property
+    def wants_early(self) -> bool:
+        """True if more records may be read early."""
+        return self.wants_more and self._level() < EARLY_LEVEL
+
+    @property
     def room(self) -> int:
-        """The number of records that may still be added."""
-        return self._held_max - len(self._held)
+        """The number of records that may be added at a time; at least one, because a batch that was read early may have
+        filled all the room."""
+        return max(1, self._held_max - self.held)
 
     def add(self, records: Sequence[ConsumerRecord], position: int) -> None:
         """Takes records in that were read next, in the order of offsets; reading goes on at `position`."""
@@ -130,13 +147,25 @@ class PartitionDispatcher:
             start, self.end = self.end, record.offset + 1
             if record.offset in self.processed:
                 self.processed.add(start, self.end)
+            elif (held := self._early.pop(record.offset, None)) is not None:
+                held.start = start
+                self._held[record.offset] = held
             else:
-                self._hold(record, start)
+                self._held[record.offset] = self._hold(record, start)
         self._position = position
         self._pass_rest()
         self._weigh()
 
-    def _hold(self, record: ConsumerRecord, start: int) -> None:
+    def add_early(self, records: Sequence[ConsumerRecord]) -> None:
+        """Takes records in that were read above the high watermark, in the order of offsets, after all that were read
+        in order before, and after all read early that they wait for."""
+        for record in records:
+            if record.offset >= self.end and record.offset not in self._early and record.offset not in self.processed:
+                self._early[record.offset] = self._hold(record, record.offset)
+                self._early_end = max(self._early_end, record.offset + 1)
+        self._weigh()
+
+    def _hold(self, record: ConsumerRecord, start: int) -> HeldRecord:
         match self._order:
             case "total":
                 key: bytes | None = b""
@@ -144,7 +173,7 @@ class PartitionDispatcher:
                 key = record.key
             case "none":
                 key = None
-        held = self._held[record.offset] = HeldRecord(record, start, key, State.READY)
+        held = HeldRecord(record, start, key, State.READY)
         self._bytes += held.size
         if key is None:
             self._ready.append(held)
@@ -154,18 +183,19 @@ class PartitionDispatcher:
         else:
             self._behind[key] = deque()
             self._ready.append(held)
+        return held
 
     # -- what is handed out ---------------------------------------------------------------------------------------
 
     @property
     def is_idle(self) -> bool:
-        """True if all records that were read are processed."""
+        """True if all records that were read in order are processed."""
         return not self._held
 
     @property
     def held(self) -> int:
         """The number of records that were read and are not processed."""
-        return len(self._held)
+        return len(self._held) + len(self._early)
 
     @property
     def taken(self) -> int:
@@ -177,7 +207,7 @@ class PartitionDispatcher:
         now."""
         if self._is_closed:
             return None
-        if self.processed.fill_level(len(self._taken) + 1, self.end) > 1:
+        if self._interval_level() > 1:
             held = next(iter(self._held.values()), None)
             if held is None or held.state is not State.READY:
                 return None
@@ -205,7 +235,7 @@ class PartitionDispatcher:
         self._free(held.key)
         if held.state is State.DROPPED:
             return
-        del self._held[held.record.offset]
+        del (self._early if held.record.offset in self._early else self._held)[held.record.offset]
         self._bytes -= held.size
         self.processed.add(held.start, held.record.offset + 1)
         self._pass_rest()
@@ -235,10 +265,13 @@ class PartitionDispatcher:
 
     def _weigh(self) -> None:
         """Decides whether reading stops: when the number of held records, their bytes, or the intervals of a commit
-        reach their maximum; until all three are below half of it."""
-        level = max(
-            len(self._held) / self._held_max,
-            self._bytes / self.bytes_max,
-            self.processed.fill_level(len(self._taken) + 1, self.end),
-        )
-        self._is_full = level >= (0.5 if self._is_full else 1)
+        reach their maximum; until all three are below half of it, or all that was read in order is processed."""
+        self._is_full = not self.is_idle and self._level() >= (0.5 if self._is_full else 1)
+
+    def _level(self) -> float:
+        """Returns how full the fullest of the three bounds is; 1 if it is reached."""
+        return max(self.held / self._held_max, self._bytes / self.bytes_max, self._interval_level())
+
+    def _interval_level(self) -> float:
+        """Returns how full a commit is if each record that is being processed, and another one, becomes an interval."""
+        return self.processed.fill_level(len(self._taken) + 1, max(self.end, self._early_end))

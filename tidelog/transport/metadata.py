@@ -64,6 +64,8 @@ class TopicMetadata(msgspec.Struct, frozen=True):
     protocol: str
     is_internal: bool
     partitions: tuple[PartitionMetadata, ...]
+    commit_order: str = "total"
+    """The topic's setting `commit.order`; `total` from a broker of an older version."""
 
 
 class ClusterMetadata(msgspec.Struct, frozen=True):

@@ -132,7 +132,7 @@ def test_reading_stops_at_a_bound_of_records_and_goes_on_below_half_of_it() -> N
     it.add(keyed("abc"), 3)
     assert (it.wants_more, it.room) == (True, 1)
     it.add(keyed("d", 3), 4)
-    assert (it.wants_more, it.room) == (False, 0)
+    assert not it.wants_more
     taken = take_all(it)
     it.finish(taken[0])
     it.finish(taken[1])
@@ -169,3 +169,107 @@ def test_when_a_commit_has_no_room_only_the_lowest_record_is_handed_out() -> Non
         it.finish(taken.pop(offset))
     assert it.take() is not None
     assert it.wants_more
+
+
+# -- records above the high watermark ----------------------------------------------------------------------------------
+
+
+def test_a_record_read_early_is_handed_out_once_and_commits_as_an_interval() -> None:
+    it = dispatcher()
+    it.add(keyed("ab"), 2)
+    it.add_early(keyed("cd", 4))
+    taken = take_all(it)
+    assert list(taken) == [0, 1, 4, 5]
+    it.finish(taken[4])
+    assert (it.processed.low, it.processed.intervals, it.held) == (0, [(4, 5)], 3)
+    it.add(keyed("aacde", 2), 7)  # the hole is filled, and reading in order comes to 4 and 5
+    it.finish(taken[5])
+    it.finish(taken[0])
+    it.finish(taken[1])
+    assert (it.processed.low, it.processed.intervals) == (2, [(4, 6)])
+    again = take_all(it)
+    assert list(again) == [2, 6]
+    it.finish(again[2])
+    (three,) = take_all(it).values()
+    it.finish(again[6])
+    it.finish(three)
+    assert (it.processed.low, it.held, it.taken) == (7, 0, 0)
+
+
+def test_records_of_a_key_wait_for_those_read_in_order_before_them() -> None:
+    it = dispatcher()
+    it.add(keyed("a"), 1)
+    it.add_early(keyed("a", 3))
+    it.add_early(keyed("a", 7))
+    zero = it.take()
+    assert zero is not None
+    assert it.take() is None
+    it.finish(zero)
+    three = it.take()
+    assert three is not None
+    assert (three.record.offset, it.take()) == (3, None)
+    it.finish(three)
+    assert list(take_all(it)) == [7]
+
+
+def test_a_hole_without_records_counts_with_the_record_above_it() -> None:
+    it = dispatcher()
+    it.add_early(keyed("a", 4))
+    (four,) = take_all(it).values()
+    it.add([four.record], 5)  # what was at 0 to 3 is void
+    it.finish(four)
+    assert (it.processed.low, it.processed.intervals) == (5, [])
+
+
+def test_what_is_processed_held_or_passed_is_not_held_again_when_it_is_read_early() -> None:
+    it = PartitionDispatcher("none", ProcessedOffsets(0, [(5, 7)]))
+    it.add(keyed("--"), 2)
+    it.add_early(keyed("---", 4))
+    it.add_early(keyed("------", 1))
+    assert list(take_all(it)) == [0, 1, 4, 2, 3]
+
+
+def test_records_are_read_early_while_half_of_each_bound_is_free_and_in_order_as_long_as_nothing_waits() -> None:
+    it = dispatcher("none", held_max=4)
+    it.add_early(keyed("-", 5))
+    assert it.wants_early
+    it.add_early(keyed("-----", 10))
+    assert (it.wants_early, it.wants_more, it.room) == (False, True, 1)
+    it.add(keyed("-"), 1)
+    assert not it.wants_more, "the record that was read in order has to be processed first"
+    taken = take_all(it)
+    it.finish(taken[0])
+    assert it.wants_more
+    for offset in (5, 10, 11, 12, 13):
+        it.finish(taken[offset])
+    assert it.wants_early
+
+
+def test_a_commit_without_room_for_another_interval_stops_what_was_read_early() -> None:
+    low = 2 * INTERVALS_MAX
+    it = PartitionDispatcher("none", ProcessedOffsets(0, [(offset, offset + 1) for offset in range(2, low, 2)]))
+    assert not it.wants_early
+    it.add_early(keyed("-", low + 10))
+    assert it.take() is None
+    assert it.wants_more
+    it.add([record(offset) for offset in range(low)], low)
+    lowest = it.take()
+    assert lowest is not None
+    assert (lowest.record.offset, it.take()) == (0, None)
+    it.finish(lowest)
+    taken = list[int]()
+    while (held := it.take()) is not None:
+        taken.append(held.record.offset)
+        it.finish(held)
+    assert sorted(taken) == [*range(1, low, 2), low + 10]
+
+
+def test_beginning_anew_forgets_what_was_read_early() -> None:
+    it = dispatcher()
+    it.add_early(keyed("a", 4))
+    (four,) = take_all(it).values()
+    it.begin(ProcessedOffsets(0))
+    it.add_early(keyed("ab", 4))
+    assert list(take_all(it)) == [5]
+    it.finish(four)
+    assert list(take_all(it)) == [4]
