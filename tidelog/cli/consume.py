@@ -23,11 +23,13 @@ from aiofiles import stdout_bytes
 
 from tidelog.adapters.heap import collect_seldom
 from tidelog.cli.connection import Terminated, connected, run
+from tidelog.cli.consume_by_key import Printer, consume_by_key
 from tidelog.cli.options import Bootstrap, KeySeparator, TopicName, Transport, Way, separator_bytes
 from tidelog.cli.record_text import Show, as_json, as_line
 from tidelog.cli.security import client_arguments
 from tidelog.cli.terminal import EXIT_INTERRUPTED, Notices, ReaderGone, UsageError, counted
 from tidelog.consumer import Consumer, ConsumerRecord, TopicPartition
+from tidelog.model.cluster import TOTAL
 from tidelog.model.errors import RecordsLost, UnknownPartition
 from tidelog.model.ids import OFFSET_MAX
 from tidelog.transport.addresses import DEFAULT_BOOTSTRAP
@@ -45,6 +47,14 @@ class OnLoss(enum.Enum):
 
     FAIL = "fail"
     SKIP = "skip"
+
+
+class Order(enum.Enum):
+    """The order in which a partition's records are printed."""
+
+    TOTAL = "total"
+    KEY = "key"
+    NONE = "none"
 
 
 def consume(
@@ -71,6 +81,13 @@ def consume(
     group: Annotated[
         str | None, typer.Option(metavar="G", help="As one of this consumer group; go on where it is, and commit.")
     ] = None,
+    order: Annotated[
+        Order,
+        typer.Option(
+            help="With --group: print the records of a key in their order, or in none, and do not wait for others. "
+            "Topics with that commit.order are read above their high watermark."
+        ),
+    ] = Order.TOTAL,
     transport: Transport = Way.AUTO,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
@@ -89,12 +106,15 @@ def consume(
       tidelog consume flights --from-beginning --max-records 10
       tidelog consume flights --partition 0 --offset -10 --until-end --json
       tidelog consume flights --group billing --from-beginning
+      tidelog consume clicks --group billing --order key
     """
     if group is not None and (partitions or offset is not None or until_end):
         raise UsageError(
             "--group: a group's consumers are given their partitions and go on where it is, so leave out --partition, "
             "--offset and --until-end; `tidelog group reset` puts a group elsewhere"
         )
+    if order is not Order.TOTAL and group is None:
+        raise UsageError(f"--order {order.value} is for consumers in a group, so give --group")
     if offset is not None and from_beginning:
         raise UsageError("--offset and --from-beginning both say where to begin; keep one")
     show = as_json if show_json else as_line(separator_bytes(key_separator), is_for_screen=sys.stdout.isatty())
@@ -108,6 +128,7 @@ def consume(
         until_end=until_end,
         idle_s_max=math.inf if timeout_ms is None else timeout_ms / 1000,
         on_loss=on_loss.value,
+        order=order.value,
         transport=transport.value,
     )
     collect_seldom()
@@ -135,6 +156,7 @@ class _Reading:
     until_end: bool
     idle_s_max: float
     on_loss: str
+    order: str
     transport: str
 
     @property
@@ -154,6 +176,7 @@ async def _consume(reading: _Reading, show: Show, bootstrap: str) -> None:
         auto_offset_reset=reset,
         client_id="tidelog-consume",
         on_loss=reading.on_loss,
+        order=reading.order,
         transport=reading.transport,
         **client_arguments(),
     )
@@ -161,13 +184,20 @@ async def _consume(reading: _Reading, show: Show, bootstrap: str) -> None:
         await _seek(consumer, reading)
         with _reader_watched():
             try:
-                async for records in _batches(consumer, reading):
-                    await _write(b"".join(map(show, records)))
+                await _print(consumer, reading, show)
             except RecordsLost as error:
                 error.add_note("hint: --on-loss skip goes on behind what is lost")
                 raise
-        if reading.group is not None:
+        if reading.group is not None and reading.order == TOTAL:
             await consumer.commit()
+
+
+async def _print(consumer: Consumer, reading: _Reading, show: Show) -> None:
+    if reading.order == TOTAL:
+        async for records in _batches(consumer, reading):
+            await _write(b"".join(map(show, records)))
+    else:
+        await consume_by_key(consumer, Printer(consumer, show, _write, reading.records_max), reading.idle_s_max, JOIN_S)
 
 
 async def _write(output: bytes) -> None:

@@ -178,6 +178,24 @@ def test_a_group_goes_on_where_it_was(cli: Cli, topic: str) -> None:
     cli.succeed("group", "delete", f"of-{topic}")
 
 
+@pytest.mark.parametrize("order", ["key", "none"])
+def test_a_group_by_key_prints_each_record_once(cli: Cli, topic: str, order: str) -> None:
+    name = f"{topic}-{order}"
+    cli.succeed("topic", "create", name, "--protocol", "paxos", "--config", f"commit.order={order}")
+    lines = b"".join(b"k%d:%d\n" % (number % 7, number) for number in range(300))
+    cli.succeed("produce", name, "--key-separator", ":", stdin=lines)
+    asked = ["consume", name, "--group", f"of-{name}", "--from-beginning", "--order", order, "--key-separator", ":"]
+    printed = cli.succeed(*asked, "--max-records", "100")
+    assert printed.count(b"\n") == 100
+    printed += cli.succeed(*asked, "--timeout-ms", "1000")
+    assert sorted(printed.splitlines()) == sorted(lines.splitlines())
+    if order == "key":
+        for key in range(7):
+            values = [int(line.partition(b":")[2]) for line in printed.splitlines() if line.startswith(b"k%d:" % key)]
+            assert values == sorted(values)
+    cli.succeed("group", "delete", f"of-{name}")
+
+
 def test_a_record_that_is_too_large_is_named(cli: Cli, topic: str) -> None:
     lines = cli.fail("produce", topic, "--partition", "0", stdin=b"small\n" + b"x" * 2_000_000 + b"\nnever\n")
     assert lines[0].startswith("error: line 2: ")
@@ -193,6 +211,7 @@ def test_a_record_that_is_too_large_is_named(cli: Cli, topic: str) -> None:
         (["consume", "no-such-topic", "--group", "g"], 1, "(40401)"),
         (["consume", "{topic}", "--group", "g", "--partition", "0"], 2, "leave out --partition"),
         (["consume", "{topic}", "--group", "g", "--until-end"], 2, "`tidelog group reset` puts a group elsewhere"),
+        (["consume", "{topic}", "--order", "key"], 2, "--order key is for consumers in a group, so give --group"),
         (["consume", "{topic}", "--offset", "3", "--from-beginning"], 2, "keep one"),
         (["consume", "{topic}", "--offset", "first"], 2, "give a number"),
         (["consume", "{topic}", "--offset", "9999999999999999999"], 2, "beyond what an offset can be"),
