@@ -50,4 +50,4 @@ def _keys_of_records(batch: RecordBatch) -> Iterator[int]:
     except TidelogError:
         # It is appended as it came, like in any other topic: readers are told.
         return iter((EVERY_KEY,))
-    return (xxh3_64_intdigest(key) for key in set(columns.keys) if key is not None)
+    return (xxh3_64_intdigest(key) for key in dict.fromkeys(columns.keys) if key is not None)

@@ -67,17 +67,16 @@ class Releases:
             waits_for = set(self._waiting)
             begin = self._unbroken_from(position)
         self._waiting[position] = _Waiting(keys, is_lazy, waits_for)
-        for earlier in waits_for:
+        for earlier in sorted(waits_for):
             self._waiting[earlier].successors.append(position)
-        for key in keys:
-            self._newest[key] = position
+        self._newest.update(dict.fromkeys(sorted(keys), position))
         return begin
 
     def _conflicts(self, keys: frozenset[int]) -> set[int]:
         if EVERY_KEY in keys:
             return set(self._waiting)
         # The last value with a key waits for the one before it, so it stands for them all.
-        return {self._newest[key] for key in (*keys, EVERY_KEY) if key in self._newest}
+        return {self._newest[key] for key in sorted({*keys, EVERY_KEY}) if key in self._newest}
 
     def _to_be_named(self, waits_for: set[int]) -> list[int]:
         """Returns the positions that a value has to name, so that it is void if one of those that it waits for is."""
