@@ -20,6 +20,7 @@ from tidelog.consumer.records import consumer_batch
 from tidelog.controller.records import VoterAssigned
 from tidelog.model.batch_header import iter_batches
 from tidelog.model.ids import TopicPartition
+from tidelog.replication.paxos.predecessors import are_named, named_at
 from tidelog.replication.paxos.state import Kind, Value
 from tidelog.replication.paxos.voters import decode_voters
 from tidelog.standalone.entries import split_entry
@@ -31,28 +32,35 @@ Objects = list[dict[str, Any]]
 
 def explained(dumped: Dumped) -> Dumped:
     """Returns an entry of a log dump with its encoded details decoded: of a value, its kind and whether it is known to
-    be chosen; of a floor (the state of the log before its first stored position), its offset and voters. An entry that
-    cannot be decoded is returned unchanged."""
+    be chosen, and what a batch needs before it to have an effect; of a floor (the state of the log before its first
+    stored position), its offset, its voters, and the positions that have lapsed. An entry that cannot be decoded is
+    returned unchanged."""
     fields = dict(dumped.fields)
     try:
         if "identity" in fields:
             digest = bytes.fromhex(str(fields.get("payload_digest", "")))
             identity = decode_identity(bytes.fromhex(str(fields.pop("identity"))), digest)
-            fields |= _value_fields(identity.value)
+            fields |= _value_fields(int(str(fields["position"])), identity.value)
             fields["state"] = "learned" if identity.learned else "accepted"
         elif "floor" in fields:
             floor = decode_floor(bytes.fromhex(str(fields.pop("floor"))))
             fields |= {"epoch": floor.epoch, "next_offset": floor.next_offset}
+            if floor.lapsed:
+                fields["lapsed"] = list(floor.lapsed)
             fields["voters"] = [f"{voter['voter_id']}@node-{voter['node_id']}" for voter in _voters(floor.voters)]
     except (ValueError, msgspec.DecodeError):
         return dumped
     return dumped._replace(fields=fields)
 
 
-def _value_fields(value: Value) -> Fields:
+def _value_fields(position: int, value: Value) -> Fields:
     fields: Fields = {"value": value.kind.name.lower(), "birth": value.birth}
     if value.kind in (Kind.APPEND, Kind.VOTERS):
         fields |= {"offset": value.base_offset, "count": value.count}
+    if value.kind is Kind.APPEND and are_named(value.begin):
+        fields["follows"] = named_at(position, value.begin)
+    elif value.kind is Kind.APPEND and value.begin:
+        fields["unbroken_from"] = value.begin
     elif value.kind is Kind.TRUNCATE:
         fields["begin"] = value.begin
     elif value.kind is Kind.DELETE:

@@ -19,7 +19,7 @@ from tidelog.storage.rows import ROW_BYTES, Kind, Row, RowCodec, name_of
 from tidelog.storage.segment import Damage
 from tidelog.storage.slot_entries import EntryKind, decode_entry
 
-Fields = dict[str, int | str | bool | list[list[int]] | list[str]]
+Fields = dict[str, int | str | bool | list[int] | list[list[int]] | list[str]]
 """The fields of a dumped row or batch, as a JSON object has them."""
 
 
