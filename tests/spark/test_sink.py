@@ -31,7 +31,11 @@ def copy(frame: DataFrame, target: Topic, checkpoint: Path) -> None:
     ended(writer.trigger(availableNow=True).start())
 
 
-def test_a_batch_that_spark_writes_again_is_there_once(topic: Topic, target: Topic, tmp_path: Path) -> None:
+@pytest.mark.parametrize("configs", [None, {"commit.protocol": "paxos", "commit.order": "key"}], ids=["isr", "by key"])
+def test_a_batch_that_spark_writes_again_is_there_once(
+    spark: SparkSession, broker: LocalCluster, configs: dict[str, str] | None, tmp_path: Path
+) -> None:
+    topic, target = Topic(spark, broker, configs=configs), Topic(spark, broker, partitions=2, configs=configs)
     topic.write(VALUES)
     source = topic.stream(maxOffsetsPerTrigger="400")
     copy(source, target, tmp_path)

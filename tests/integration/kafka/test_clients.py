@@ -40,9 +40,10 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
         yield made
 
 
-async def make(cluster: LocalCluster, name: str, protocol: str = "isr") -> None:
+async def make(cluster: LocalCluster, name: str, **configs: str) -> None:
     async with AdminClient(cluster.bootstrap) as admin:
-        await admin.create_topic(name, partitions=PARTITIONS, configs={"commit.protocol": protocol})
+        named = {setting.replace("_", "."): value for setting, value in configs.items()}
+        await admin.create_topic(name, partitions=PARTITIONS, configs=named)
 
 
 def deliver(cluster: LocalCluster, topic: str, count: int, **settings: object) -> None:
@@ -79,10 +80,10 @@ def consume(cluster: LocalCluster, topic: str, count: int) -> list[bytes]:
     return values
 
 
-@pytest.mark.parametrize("protocol", ["isr", "paxos"])
-async def test_what_one_client_writes_all_the_others_read(cluster: LocalCluster, protocol: str) -> None:
-    topic = f"all-{protocol}"
-    await make(cluster, topic, protocol)
+@pytest.mark.parametrize(("protocol", "order"), [("isr", ""), ("paxos", "total"), ("paxos", "key"), ("paxos", "none")])
+async def test_what_one_client_writes_all_the_others_read(cluster: LocalCluster, protocol: str, order: str) -> None:
+    topic = f"all-{protocol}-{order}"
+    await make(cluster, topic, commit_protocol=protocol, **({"commit_order": order} if order else {}))
     await asyncio.to_thread(deliver, cluster, topic, 50, **{"enable.idempotence": True, "compression.type": "gzip"})
     await asyncio.to_thread(deliver, cluster, topic, 50, acks="1")
     bootstrap = cluster.kafka_bootstrap.split(",")

@@ -11,16 +11,21 @@ import pytest
 from tests.integration.replication.three_brokers import NODES, ThreeBrokers, three_brokers, until
 from tidelog.broker.broker import NewTopic
 from tidelog.controller.partition_commands import NewReplicas
+from tidelog.model.cluster import COMMIT_ORDER, COMMIT_PROTOCOL, KEY, PAXOS, TOTAL
 from tidelog.model.ids import NodeId
 
-PAXOS = {"commit.protocol": "paxos"}
+
+@pytest.fixture(params=[TOTAL, KEY])
+def configs(request: pytest.FixtureRequest) -> dict[str, str]:
+    """Settings of the test's topics."""
+    return {COMMIT_PROTOCOL: PAXOS, COMMIT_ORDER: request.param}
 
 
 @pytest.fixture
-async def three() -> AsyncIterator[ThreeBrokers]:
+async def three(configs: dict[str, str]) -> AsyncIterator[ThreeBrokers]:
     """Topic `t`, one partition on all of them, led by broker 1."""
     async with three_brokers() as cluster:
-        await cluster.brokers[1].admin.create_topic(NewTopic("t", assignments={0: NODES}, configs=PAXOS))
+        await cluster.brokers[1].admin.create_topic(NewTopic("t", assignments={0: NODES}, configs=configs))
         yield cluster
 
 
@@ -79,8 +84,8 @@ def has_moved(cluster: ThreeBrokers, target: list[int]) -> bool:
 
 
 @pytest.mark.slow
-async def test_a_partition_moves_to_other_brokers(three: ThreeBrokers) -> None:
-    await three.brokers[1].admin.create_topic(NewTopic("m", assignments={0: [1]}, configs=PAXOS))
+async def test_a_partition_moves_to_other_brokers(three: ThreeBrokers, configs: dict[str, str]) -> None:
+    await three.brokers[1].admin.create_topic(NewTopic("m", assignments={0: [1]}, configs=configs))
     topic_id = three.brokers[1].topic("m").topic_id
     for target in ([1, 2, 3], [2, 3], [3]):
         nodes = [NodeId(node) for node in target]
