@@ -127,9 +127,8 @@ class Fetcher:
             above = self._above(cursor, described.commit_order)
             answer = None
             if above is None:
-                with suppress(
-                    DamagedBatch
-                ):  # by Kafka's protocol it is told at once; over HTTP its repair is waited for
+                # By Kafka's protocol damage is told at once; over HTTP the broker waits for its repair.
+                with suppress(DamagedBatch):
                     answer = await fetch_in_frames(self._session, address, query)
             if answer is None:
                 answer = await self._fetch_over_http(address, query, above)
