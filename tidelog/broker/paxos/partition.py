@@ -8,6 +8,10 @@ flight, each chosen by itself; while the window is full, further requests are ga
                 ack.durability=replicated, in memory
     acks=1      answered when it is in this broker's journal, which may not be flushed yet
 
+In a topic whose order is not total, acks=all is answered when the value is *released*: a majority holds it, and the
+values before it with which it conflicts. Its batches can then be read by readers that ask for them, above the high
+watermark.
+
 **Repeated batches** are found on arrival: `producers` knows the applied batches and those in flight. They are not
 checked again when applied, since the log's contents would then depend on tables with an expiry.
 
