@@ -53,7 +53,8 @@ def running(jars: Path) -> Iterator[RealKafka]:
         properties = Path(directory) / "server.properties"
         properties.write_text(_properties(directory, port, controller))
         identity = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        format_words = ["kafka.tools.StorageTool", "format", "-t", identity, "-c", str(properties)]
+        # As one word: an id may begin with a hyphen.
+        format_words = ["kafka.tools.StorageTool", "format", f"--cluster-id={identity}", "-c", str(properties)]
         subprocess.run([*java, *format_words], check=True, capture_output=True)
         with (Path(directory) / "output").open("wb") as output:
             process = subprocess.Popen([*java, "kafka.Kafka", str(properties)], stdout=output, stderr=output)
