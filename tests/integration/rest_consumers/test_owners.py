@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.integration.forwarding.test_three_brokers import NODES, START_S, Machine
-from tests.integration.http.conftest import JSON_V2, Site
+from tests.integration.http.conftest import JSON_V2, ROOT, Site
 from tests.integration.http.test_guard import SECURE, Secure, bearer
 from tests.integration.http.wire import Reply, ask
 from tests.integration.rest_consumers.conftest import CONTROL
@@ -146,7 +146,7 @@ async def test_any_broker_knows_the_owner() -> None:
             tokens[name] = f"{token.token_id}.{secret}"
             acl = Acl("Group", "Literal", "g", f"User:{name}", "*", "Read", "Allow")
             for command in (StoreToken(token), AddAcls([acl])):
-                await broker.admin.change_access(command)
+                await broker.admin.by(ROOT).change_access(command)
         headers = {**JSON_V2, **bearer(tokens["alice"])}
         for machine in machines:
             async with asyncio.timeout(START_S):
