@@ -107,19 +107,35 @@ class PaxosPartition(LedPartition):
         self._require_end()
 
     async def read(self, offset: int, *, bytes_max: int) -> FetchedBatches:
-        """Returns batches from `offset` on. Offsets below the high watermark are read even before the election; for
-        others it waits up to `END_S_MAX` seconds to be elected."""
+        """Returns batches from `offset` on, none yet for an offset that is in flight. Offsets below the high watermark
+        are read even before the election; for others it waits up to `END_S_MAX` seconds to be elected."""
         if offset > self.high_watermark:
             await self.wait_for_end(asyncio.get_running_loop().time() + END_S_MAX)
-            self._require_end()
+        if self._is_in_flight(offset):
+            return self._nothing_yet(offset)
         return await super().read(offset, bytes_max=bytes_max)
 
     def read_nowait(self, offset: int, *, bytes_max: int) -> FetchedBatches:
-        """Returns batches from `offset` on without waiting. Offsets below the high watermark are read even before the
-        election; for others it raises `LeaderNotAvailable` then."""
-        if offset > self.high_watermark:
-            self._require_end()
+        """Returns batches from `offset` on without waiting, none yet for an offset that is in flight. Offsets below the
+        high watermark are read even before the election; for others it raises `LeaderNotAvailable` then."""
+        if self._is_in_flight(offset):
+            return self._nothing_yet(offset)
         return super().read_nowait(offset, bytes_max=bytes_max)
+
+    def _is_in_flight(self, offset: int) -> bool:
+        """Returns True for an offset above the high watermark that is given out: acknowledged perhaps, by a release or
+        with acks=1, but not yet to be read. Raises `NotLeader` or `LeaderNotAvailable` as `require_leading`."""
+        if offset <= self.high_watermark:
+            return False
+        self._require_end()
+        return offset <= self._appended_end
+
+    def _nothing_yet(self, offset: int) -> FetchedBatches:
+        self._lease.require()
+        log, end = self.log, self.high_watermark
+        return FetchedBatches(
+            b"", offset, log.log_start_offset, end, log.log_end_offset, self.leader_epoch, self._node_id
+        )
 
     def end_of_epoch(self, leader_epoch: int) -> tuple[int, int]:
         """Returns the newest leader epoch up to `leader_epoch` in this log, and its end offset; (-1, -1) if there is

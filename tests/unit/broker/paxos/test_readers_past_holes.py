@@ -29,6 +29,11 @@ def test_what_is_acknowledged_above_a_hole_is_there_when_the_hole_is_filled(orde
         extent, fetched = await leader.extent(), await leader.read(0, bytes_max=1 << 20)
         assert (extent.high_watermark, fetched.next_offset, fetched.high_watermark) == (1, 1, 1)
         assert (await leader.read(1, bytes_max=1 << 20)).data == b""
+        for offset in (2, 3):
+            fetched = await leader.read(offset, bytes_max=1 << 20)
+            assert (fetched.data, fetched.next_offset, fetched.high_watermark) == (b"", offset, 1), "no error: it comes"
+        with pytest.raises(OffsetOutOfRange):
+            await leader.read(4, bytes_max=1 << 20)
         found = await leader.offset_for_timestamp(0)
         assert found is not None and found[0] == 0
         assert isinstance(await stage.delete(1, 3), OffsetOutOfRange)
