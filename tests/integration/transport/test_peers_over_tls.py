@@ -6,6 +6,7 @@ import asyncio
 import shutil
 import ssl
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,15 @@ class Brokers:
             await node.close()
 
 
+def open_sockets() -> set[str]:
+    """Returns the names of the sockets that this process has open."""
+    names = set()
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):  # the one that lists the directory
+            names.add(str(descriptor.readlink()))
+    return {name for name in names if name.startswith("socket:")}
+
+
 Scenario = Callable[[Brokers], Coroutine[Any, Any, None]]
 
 
@@ -89,10 +99,15 @@ def play(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Scenario],
         async def main() -> None:
             asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
             brokers = Brokers(ClusterCertificates(tmp_path / "tls"))
+            before = open_sockets()
             try:
                 await scenario(brokers)
             finally:
                 await brokers.close()
+            # A side that closes waits for the other one to do so, too, which takes a few turns of the loop.
+            async with asyncio.timeout(PATIENCE_S):
+                while not open_sockets() <= before:
+                    await asyncio.sleep(0.001)
             assert asyncio.all_tasks() == {asyncio.current_task()}
 
         factory = uvloop.new_event_loop if request.param == "uvloop" else asyncio.new_event_loop
