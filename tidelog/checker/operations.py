@@ -27,6 +27,7 @@ The other lines are facts about the system, one line each, with the type `info`:
 | gone | keys | every copy was destroyed on purpose |
 | unread | unreads | a log went on behind batches that nobody could read: it counts a repeat of one as new |
 | repeats | | the network may deliver a request twice |
+| holes | keys | these acknowledge records that reads from the leader may lack yet (`commit.order=key` or `none`) |
 | view | views | a partition at rest, read from start to end |
 """
 
@@ -40,7 +41,7 @@ import msgspec
 Type = Literal["invoke", "ok", "info", "fail"]
 Function = Literal[
     "send", "poll", "txn", "assign", "subscribe", "seek", "crash",
-    "fault", "loss", "damage", "prefix", "gone", "unread", "repeats", "view",
+    "fault", "loss", "damage", "prefix", "gone", "unread", "repeats", "holes", "view",
 ]  # fmt: skip
 Durability = Literal["fsynced", "replicated", "leader", "none"]
 Guarantee = Literal["sequence", "key", "none"]

@@ -67,6 +67,8 @@ class Run:
     gone: set[str] = field(default_factory=set)
     faults: list[str] = field(default_factory=list)
     repeats: bool = False
+    holes: set[str] = field(default_factory=set)
+    """Partitions whose acknowledgements do not wait for the high watermark."""
 
     def start(self, key: str) -> int:
         """Returns the latest log start offset among the replicas read at the end; if none was read, the latest that a
@@ -132,6 +134,8 @@ def _learn(run: Run, op: Op, losses: list[tuple[int, set[str]]]) -> None:
             losses.append((op.index, set(names)))
         case "gone":
             run.gone.update(names)
+        case "holes":
+            run.holes.update(names)
         case "repeats":
             run.repeats = True
         case _:

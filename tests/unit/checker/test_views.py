@@ -138,6 +138,12 @@ def test_a_leader_does_not_show_what_it_has_acknowledged() -> None:
     assert stale().kinds() == {"stale-read": 1}
 
 
+def test_a_partition_with_holes_shows_later_what_it_has_acknowledged() -> None:
+    story = stale()
+    story.tell("holes", K)
+    assert not story.kinds()
+
+
 def test_a_poll_that_says_that_there_is_more_is_not_stale() -> None:
     assert not stale(end=2).kinds()
 
