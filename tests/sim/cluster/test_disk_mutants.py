@@ -42,7 +42,7 @@ HUNTS = (
 
 def stories(hunt: Hunt) -> Iterator[Scenario]:
     for seed in range(hunt.start, hunt.start + hunt.seeds):
-        story = draw_story(hunt.family, seed)
+        story = draw_story(hunt.family, seed, has_holes=False)
         restart_s = story.swarm.restart_s if hunt.restart_s is None else hunt.restart_s
         yield structs.replace(story, swarm=structs.replace(story.swarm, restart_s=restart_s))
 

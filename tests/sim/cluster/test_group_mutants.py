@@ -63,7 +63,7 @@ HUNTS = (
 
 def aimed(hunt: Hunt, seed: int) -> Scenario:
     """The clusters and groups of a seed, and what it takes to see this bug."""
-    drawn, rng = draw_scenario(seed, groups=True), stream(seed, "aimed")
+    drawn, rng = draw_scenario(seed, groups=True, has_holes=False), stream(seed, "aimed")
     swarm = drawn.swarm
     steps: list[Step] = []
     for _ in range(rng.randint(3, 8) if hunt.strikes else 0):

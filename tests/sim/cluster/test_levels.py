@@ -16,7 +16,7 @@ recent directories are."""
 
 def mixed(seed: int) -> Scenario:
     """Returns the scenario of a seed in which two of three brokers are of the oldest version."""
-    scenario = draw_scenario(seed)
+    scenario = draw_scenario(seed, has_holes=False)
     old = tuple(node for node in scenario.swarm.nodes if node % 3)
     steps = tuple(step for step in scenario.steps if not isinstance(step, Strike) or step.kind not in UNSEEN)
     return structs.replace(scenario, steps=steps, swarm=structs.replace(scenario.swarm, first_level=old))

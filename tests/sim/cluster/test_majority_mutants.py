@@ -62,7 +62,7 @@ HUNTS = (
 
 def aimed(hunt: Hunt, seed: int) -> Scenario:
     """The clusters and clients of a seed, and what it takes to see this bug."""
-    drawn, rng = draw_scenario(seed, Mix.PAXOS, groups=False), stream(seed, "aimed")
+    drawn, rng = draw_scenario(seed, Mix.PAXOS, groups=False, has_holes=False), stream(seed, "aimed")
     swarm = drawn.swarm
     steps: list[Strike | Order] = []
     for _ in range(rng.randint(2, 8)):

@@ -30,6 +30,8 @@ RETRY_S = 0.05
 RESPONSE_LOST = 0.01
 """Chance that the answer to a produce request is lost."""
 GAP_RETRIES_MAX = 3
+KEYLESS = 0.1
+"""The share of records without a key, of a producer whose records have keys."""
 FINGERPRINT = 77
 
 
@@ -46,7 +48,9 @@ class Producer:
         machine: Service,
         history: History,
         rng: random.Random,
+        keys: int = 0,
     ) -> None:
+        """`keys` is the number of keys that records have; with 0, none has a key."""
         self.name = name
         self.kind = kind
         self.acks = acks
@@ -54,6 +58,7 @@ class Producer:
         self._machine = machine
         self._history = history
         self._rng = rng
+        self._keys = keys
         self._window = 1 if kind is Kind.PLAIN else rng.randint(1, 5)
         self._pause_s = rng.choice((0.005, 0.05, 0.2))
         self._value_bytes = rng.choice((8, 8, 100, 700))
@@ -89,10 +94,16 @@ class Producer:
         count = self._rng.choice((1, 1, 2, 5))
         name = f"{self.name}:{self._number}"
         values = [f"{name}:{i}".encode().ljust(self._value_bytes, PADDING) for i in range(count)]
-        sent = Sent(self.name, self.kind, self._number, self.partition, values)
+        sent = Sent(self.name, self.kind, self._number, self.partition, values, [self._draw_key() for _ in values])
         self._number += 1
         self._history.send(sent)
         return sent
+
+    def _draw_key(self) -> bytes | None:
+        # Producers without keys draw nothing, so that their runs stay the same.
+        if not self._keys or self._rng.random() < KEYLESS:
+            return None
+        return b"key %d" % self._rng.randrange(self._keys)
 
     async def _allocate(self) -> None:
         while True:
@@ -106,8 +117,9 @@ class Producer:
     def _encode(self, sent: Sent) -> bytes:
         now_ms = self._machine.clock.wall_ms()
         is_numbered = self.kind is Kind.IDEMPOTENT
+        sent.producer_id = self._producer_id
         body = encode_batch(
-            [Record(now_ms, None, value) for value in sent.values],
+            [Record(now_ms, key, value) for key, value in zip(sent.keys, sent.values, strict=True)],
             compression=self._compression,
             producer_id=self._producer_id if is_numbered else -1,
             producer_epoch=0 if is_numbered else -1,

@@ -85,6 +85,8 @@ class ClusterHistory(History):
     def __init__(self, ledger: Ledger) -> None:
         super().__init__()
         self._ledger = ledger
+        self.acknowledged: dict[tuple[TopicPartition, int], list[tuple[int, int]]] = {}
+        """Offsets [start, end) of the acknowledged batches, by partition and leader epoch."""
 
     def is_unclean(self, partition: TopicPartition) -> bool:
         """Returns True if the partition was led by a replica that was not in sync."""
@@ -99,7 +101,10 @@ class ClusterHistory(History):
         worth: Durability = "none" if is_worthless else "replicated" if is_lossy else durability
         super().acknowledge(sent, base_offset, worth, epoch)
         if sent.is_acknowledged and base_offset is not None:
-            self._check(sent.partition, base_offset + len(sent.values), "acknowledged")
+            end = base_offset + len(sent.values)
+            self.acknowledged.setdefault((sent.partition, epoch), []).append((base_offset, end))
+            if not self._ledger.is_released(sent.partition, base_offset, end):
+                self._check(sent.partition, end, "acknowledged")
 
     def _allows_unclean(self, partition: TopicPartition) -> bool:
         topic, book = self._ledger.topic_of(partition), self._ledger.book_of(partition)

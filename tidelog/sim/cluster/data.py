@@ -17,12 +17,13 @@ from tidelog.broker.isr.partition import Partition
 from tidelog.broker.paxos.replica import PaxosReplica
 from tidelog.broker.repair.copies import Holder
 from tidelog.checker.operations import View
-from tidelog.model.cluster import PartitionInfo
+from tidelog.model.cluster import TOTAL, PartitionInfo
 from tidelog.model.ids import PartitionId, TopicPartition
 from tidelog.sim.broker.crash import Client
 from tidelog.sim.broker.readers import read_all
 from tidelog.sim.cluster import clients
 from tidelog.sim.cluster.bystanders import CopyReader, Deleter
+from tidelog.sim.cluster.early_reads import EarlyClient
 from tidelog.sim.cluster.ledger import Ledger
 from tidelog.sim.cluster.shadows import Held, ends_at, read_batches
 from tidelog.sim.cluster.traffic import Traffic
@@ -53,6 +54,8 @@ class Data:
         self._traffic: Traffic = world.swarm.traffic
         self._work: asyncio.Task[None] | None = None
         self._clients: dict[asyncio.Task[None], tuple[Client, TopicPartition | None]] = {}
+        self._early: dict[TopicPartition, EarlyClient] = {}
+        """The clients that read by key or without order, by partition."""
         self._stopping = asyncio.Event()
         ledger.lost = self.history.lose
         ledger.gives_up = self.history.damage
@@ -65,9 +68,16 @@ class Data:
             self.history.watched.update(watched)
             if topic.is_lossy:
                 self.history.volatile.update(watched)
+            if topic.order != TOTAL:
+                self.history.recorder.tell("holes", map(str, watched))
+                self._early.update((where, self._early_client(where, topic.order)) for where in watched)
             if "retention.bytes" in topic.configs:
                 for where in watched:
                     self.history.ask_start(where, ANYWHERE)
+
+    def _early_client(self, where: TopicPartition, order: str) -> EarlyClient:
+        rng = stream(self._seed, f"early {where}")
+        return EarlyClient(where, self._anywhere(f"early {where}"), self.history, rng, order)
 
     def _anywhere(self, purpose: str) -> clients.AnyBroker:
         return clients.AnyBroker(self._world, stream(self._seed, f"anywhere {purpose}"))
@@ -92,7 +102,8 @@ class Data:
             where = TopicPartition(plan.topic, plan.partition)
             rng = stream(self._seed, plan.name)
             anywhere = self._anywhere(plan.name)
-            yield clients.ClusterProducer(plan.name, plan.kind, plan.acks, where, anywhere, self.history, rng), where
+            args = plan.name, plan.kind, plan.acks, where, anywhere, self.history, rng, plan.keys
+            yield clients.ClusterProducer(*args), where
         for where in sorted(self.history.watched):
             rng = stream(self._seed, f"reader {where}")
             yield clients.ClusterReader(where, self._anywhere(f"reader {where}"), self.history, rng), where
@@ -102,6 +113,7 @@ class Data:
                 if stream(self._seed, f"deletes {where}").random() < DELETERS_SHARE:
                     rng = stream(self._seed, f"deleter {where}")
                     yield Deleter(where, self._anywhere(f"deleter {where}"), self.history, rng), where
+        yield from ((early, where) for where, early in self._early.items())
         if self._traffic.tunes:
             rng = stream(self._seed, "tuner")
             yield clients.Tuner(self._traffic.topics, self._anywhere("tuner"), rng), None
@@ -224,7 +236,10 @@ class Data:
         views: list[View] = []
         for where, partition_id, info in self._partitions():
             self._compare(where, partition_id, info)
+            self._ledger.comes_to_rest(partition_id)
             views.append(self._without(self._ledger.torn_offsets(partition_id), await self._view(where)))
+            if where in self._early and where not in self.history.volatile:
+                self._early[where].check(views[-1])
         if self._truth.counters["fault: repeat frames"]:
             self.history.recorder.tell("repeats")
         self.history.check(views)

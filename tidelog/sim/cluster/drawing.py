@@ -18,6 +18,7 @@ from tidelog.sim.cluster.group_traffic import (
     with_time_to_revoke,
 )
 from tidelog.sim.cluster.journal_rot import JOURNAL_ROT
+from tidelog.sim.cluster.orders import with_holes, with_orders
 from tidelog.sim.cluster.scenario import Order, Scenario, Step, Strike, Swarm
 from tidelog.sim.cluster.traffic import Mix, draw_mix, draw_settings, draw_traffic, mixed
 from tidelog.sim.kit.seeds import stream
@@ -110,16 +111,24 @@ DRIFTS = (0.0, 0.0, 0.01, 0.04)
 
 
 def draw_scenario(
-    seed: int, mix: Mix | None = None, groups: bool | None = None, families: Sequence[Family] = ON
+    seed: int,
+    mix: Mix | None = None,
+    groups: bool | None = None,
+    families: Sequence[Family] = ON,
+    *,
+    has_holes: bool = True,
 ) -> Scenario:
     """Returns the scenario of a seed, the same in every process. The faults and orders do not depend on `mix`; added
     `families` of faults leave the rest as it is.
 
-    With `groups`, the topics of consumer groups are the only ones.
+    With `groups`, the topics of consumer groups are the only ones. Unless `has_holes`, all topics have total order.
     """
     rng = stream(seed, "cluster")
     is_shared = has_groups(seed) if groups is None else groups
     swarm = _with_traffic(seed, _draw_swarm(rng), draw_mix(seed) if mix is None else mix, is_shared=is_shared)
+    if has_holes:
+        swarm = with_orders(seed, swarm)
+    families = with_holes(swarm, families)
     swarm = with_lanes(seed, swarm, families)
     is_storm = "controller.lease.ms" in swarm.settings or (bool(swarm.traffic.topics) and seed % 2 == 0)
     has_moves = bool(swarm.traffic.topics) and rng.random() < MOVES_SHARE

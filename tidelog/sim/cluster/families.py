@@ -14,6 +14,7 @@ from enum import StrEnum
 from msgspec import structs
 
 from tidelog.sim.cluster import forged_strikes, hung_strikes
+from tidelog.sim.cluster.hole_strikes import LOSE_WRITES
 from tidelog.sim.cluster.scenario import Strike, Swarm
 from tidelog.sim.kit.seeds import stream
 
@@ -47,6 +48,8 @@ class Family(StrEnum):
     refusals."""
     LANES = "lanes"
     """Brokers have up to four connections (`paxos.peer.lanes`) for Paxos partitions, and single ones break or stall."""
+    HOLES = "holes"
+    """Writes of some positions of Paxos partitions are lost, while those behind them arrive."""
     HUNG = "hung"
     """A broker, or its disk, hangs while clients write, and the time without a commit is checked. For `draw_story`
     only: the bounds on that time hold if nothing else fails."""
@@ -79,6 +82,7 @@ KINDS: dict[Family, dict[str, float]] = {
         "unreadable snapshot": 1.0,
     },
     Family.LANES: {"lane breaks": 1.0, "lane stalls": 2.0, "late frames": 1.0},
+    Family.HOLES: {LOSE_WRITES: 1.0},
     Family.FORGED: dict.fromkeys(forged_strikes.KINDS, 1.0),
     Family.HUNG: dict.fromkeys(hung_strikes.KINDS, 1.0),
 }

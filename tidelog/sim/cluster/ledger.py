@@ -40,6 +40,7 @@ from tidelog.sim.cluster.holders import Holders
 from tidelog.sim.cluster.shadows import Held, Shadow
 from tidelog.sim.cluster.traffic import DURABILITY, UNCLEAN
 from tidelog.sim.cluster.truth import Rule, Step, Truth
+from tidelog.sim.paxos.truth import Violation
 
 
 class Ledger(Holders, Rule):
@@ -229,6 +230,21 @@ class Ledger(Holders, Rule):
         )
         self._truth.saw("leader epoch of a batch rotted", is_misdated)
         return is_misdated
+
+    def comes_to_rest(self, partition_id: PartitionId) -> None:
+        """Checks a partition of which all replicas have applied everything: all that its leaders released is there."""
+        if (log := self.majorities.logs.get(partition_id)) is not None:
+            try:
+                log.comes_to_rest()
+            except Violation as violation:
+                rule, _, what = str(violation).partition(": ")
+                self._violate(rule, what)
+
+    def is_released(self, where: TopicPartition, base: int, end: int) -> bool:
+        """Returns True if a leader has released a value with these offsets, which need not be applied yet."""
+        topic = self.topic_of(where)
+        log = None if topic is None else self.majorities.logs.get(PartitionId(topic.topic_id, where.partition))
+        return log is not None and log.is_released(base, end)
 
     def serves(self, node: int, partition_id: PartitionId) -> None:
         """Checks that all of a Paxos leader's log is committed, when it begins to take requests."""

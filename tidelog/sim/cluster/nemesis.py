@@ -33,6 +33,7 @@ works whether the machine it hits is up, down, or starting. Kinds whose name is 
 | late copy | a batch is given up while the only broker that has it whole is away: `LossStrikes` |
 | unreadable ... | sectors that held something give EIO: `ReadStrikes` |
 | hung ... | a broker or its disk hangs, and the time without a commit is checked: `HungStrikes` |
+| lose writes | writes of some positions of Paxos partitions do not arrive, and those behind them do: `HoleStrikes` |
 | forged by ... | messages arrive that no correct broker has sent: `ForgedStrikes` |
 | restore | a disk comes back as it was some time ago; of brokers without data that never voted: docs/testing.md |
 """
@@ -46,6 +47,7 @@ from tidelog.sim.cluster.data_rot import DataRot
 from tidelog.sim.cluster.directory_strikes import DirectoryStrikes
 from tidelog.sim.cluster.disk_strikes import DiskStrikes
 from tidelog.sim.cluster.forged_strikes import ForgedStrikes
+from tidelog.sim.cluster.hole_strikes import HoleStrikes
 from tidelog.sim.cluster.hung_strikes import HungStrikes
 from tidelog.sim.cluster.journal_rot import JournalRot
 from tidelog.sim.cluster.ledger import Ledger
@@ -82,7 +84,7 @@ class Nemesis:
         parts += data_rot, JournalRot(world, ledger, data_rot), tails, SweepStrikes(world, ledger, data_rot, tails)
         parts += DirectoryStrikes(world, ledger, data_rot, processes), MetadataStrikes(world, ledger)
         parts += ApartStrikes(world, ledger, data_rot), ReadStrikes(world, ledger, data_rot), LossStrikes(world, ledger)
-        parts += HungStrikes(world, ledger), ForgedStrikes(world)
+        parts += HungStrikes(world, ledger), ForgedStrikes(world), HoleStrikes(world)
         for part in parts:
             self._effects |= part.effects()
 

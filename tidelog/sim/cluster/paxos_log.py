@@ -14,6 +14,9 @@ rules are checked:
 | one leader a number | and an epoch's leaders are on one broker |
 | an id is one disk's | whoever votes under it has the journal that first did; whoever has no vote gives none |
 | durable before visible | what is accepted or promised is on the disk first |
+| released was chosen | what a leader releases before all below it is applied, a quorum has on disk |
+| released stays | such a value is applied where it was chosen, and never void |
+| released in order | it conflicts with nothing below it that is not released |
 | kept by enough | what is applied survives the loss of any minority of those who vote, in journals or in logs |
 """
 
@@ -70,6 +73,8 @@ class PaxosLog:
         self._owners: dict[int, tuple[int, str]] = {}
         self._users: dict[int, tuple[int, int]] = {}
         self._leaders: dict[int, int] = {}
+        self._released: dict[int, Value] = {}
+        """Values that a leader released, by position (`commit.order=key` or `none`)."""
 
     # -- what is known of it -----------------------------------------------------------------------------------------
 
@@ -96,6 +101,17 @@ class PaxosLog:
             if value.kind is Kind.APPEND and verdict is Verdict.APPLIED and value not in self._kept.get(position, {})
             for offset in range(value.base_offset, value.base_offset + value.count)
         }
+
+    @property
+    def is_released_ahead(self) -> bool:
+        """True if a leader has released a value that no replica has applied yet."""
+        return any(position >= len(self.truth.log) for position in self._released)
+
+    def is_released(self, base: int, end: int) -> bool:
+        """Returns True if a leader has released a value with these offsets."""
+        return any(
+            value.base_offset <= base and end <= value.base_offset + value.count for value in self._released.values()
+        )
 
     # -- what replicas do --------------------------------------------------------------------------------------------
 
@@ -209,6 +225,7 @@ class PaxosLog:
         truth, position = self.truth, applied.position
         is_first = position == len(truth.log)
         truth.on_applied(applied)
+        self._check_released(position)
         self._require(position < len(truth.log), "applied alike", f"{actor} leaves out what is before {applied}")
         logged = truth.log[position]
         self._require(
@@ -218,6 +235,31 @@ class PaxosLog:
         self._require(chosen == applied.value, "learned was chosen", f"{actor} {applied}, chosen is {chosen}")
         if is_first and applied.value.kind is Kind.VOTERS:
             self._check_kept(range(position))
+
+    def releases(self, actor: Actor, position: int, value: Value, open_below: Iterable[int]) -> None:
+        """Checks a leader that releases a value: it is chosen. `open_below` are the earlier positions that it conflicts
+        with and that this leader has not released."""
+        chosen = self.truth.chosen.get(position)
+        self._require(chosen == value, "released was chosen", f"{actor} releases {value} at {position}, not {chosen}")
+        conflicts = [*open_below]
+        self._require(not conflicts, "released in order", f"{actor} releases {position}, which follows {conflicts}")
+        self._released[position] = value
+        if position < len(self.truth.log):
+            self._check_released(position)
+
+    def _check_released(self, position: int) -> None:
+        value = self._released.get(position)
+        logged = self.truth.log[position] if position < len(self.truth.log) else None
+        if value is None or logged == (value, Verdict.APPLIED) or self.book.is_volatile:
+            return
+        # An operator has given up the value, which nobody could read any more.
+        is_given_up = logged is not None and logged[0].kind is Kind.NOP and logged[0].begin > 0
+        self._require(is_given_up, "released stays", f"{value} was released at {position}, where {logged} is")
+
+    def comes_to_rest(self) -> None:
+        """Checks a log at rest, of which everything is applied: all that was released is in it."""
+        for position in self._released:
+            self._check_released(position)
 
     def jumps(self, actor: Actor, jumped: Jumped) -> None:
         """Checks a replica that skips positions, to the floor (the beginning) of another replica's log: that log begins

@@ -25,6 +25,7 @@ from tidelog.replication.paxos.state import Kind, Metadata, Record
 from tidelog.replication.paxos.voters import VoterSet, decode_voters
 from tidelog.sim.cluster.ledger import Ledger
 from tidelog.sim.cluster.paxos_log import Actor, PaxosLog
+from tidelog.sim.cluster.release_watch import ReleaseWatch
 from tidelog.sim.cluster.world import World
 from tidelog.sim.kit.patching import after, before, hooked
 from tidelog.sim.paxos.truth import Violation
@@ -60,6 +61,7 @@ class PaxosWatch:
         self._truth = world.truth
         self._ledger = ledger
         self._seen: dict[PaxosNode, Seen] = {}
+        self._releases = ReleaseWatch(world.truth)
 
     def open(self) -> AbstractContextManager[None]:
         """Installs the hooks while the context is open."""
@@ -67,6 +69,7 @@ class PaxosWatch:
             (PaxosReplica, "__init__", after(self._opened)),
             (PaxosNode, "step", self._step),
             (PaxosPartition, "begin", after(self._serves)),
+            (PaxosPartition, "release", before(self._is_released)),
             (Copier, "_start_over", before(self._starts_over)),
         )
 
@@ -88,13 +91,23 @@ class PaxosWatch:
 
     def _serves(self, partition: PaxosPartition) -> None:
         book = self._ledger.books.get(partition.partition_id)
-        seen = next((seen for seen in self._seen.values() if seen.replica.leader is partition), None)
-        if seen is not None and book is not None and self._is_running(seen):
+        seen = self._seen_with(partition)
+        if seen is not None and book is not None:
             coordinator = seen.replica.engine.node.coordinator
             number = 0 if coordinator is None else coordinator.number
             self._judge(seen.log.may_serve, number, partition.log.log_end_offset, book.end)
             self._ledger.serves(seen.replica.node_id, partition.partition_id)
             self._truth.saw("majority serves")
+
+    def _is_released(self, partition: PaxosPartition, position: int) -> None:
+        seen = self._seen_with(partition)
+        if seen is not None:
+            self._judge(self._releases.releases, seen.log, seen.actor, partition, position)
+
+    def _seen_with(self, leader: PaxosPartition) -> Seen | None:
+        """Returns the running replica with this leader."""
+        of_leader = (seen for seen in self._seen.values() if seen.replica.leader is leader)
+        return next((seen for seen in of_leader if self._is_running(seen)), None)
 
     def _starts_over(self, *_: Any) -> None:
         self._truth.saw("replica of a majority starts over")
@@ -112,6 +125,7 @@ class PaxosWatch:
             id_before, term = node.node, node._term
             effects = original(node, event)
             if isinstance(event, events.Elect) and not any(isinstance(effect, events.Refused) for effect in effects):
+                self._truth.saw("election over a hole", seen.log.is_released_ahead)
                 self._judge(seen.log.asks, seen.actor, event.number, term.quorum, term.voters_position)
             if node.node != id_before:
                 seen.log.renamed(id_before, node.node)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from structlog.testing import capture_logs
 
+from tidelog.model.cluster import TOTAL
 from tidelog.sim.cluster.administrator import Administrators
 from tidelog.sim.cluster.classic.run import Classic
 from tidelog.sim.cluster.data import Data
@@ -28,7 +29,7 @@ from tidelog.sim.cluster.refusal_watch import RefusalWatch
 from tidelog.sim.cluster.replica_watch import ReplicaWatch
 from tidelog.sim.cluster.rules import all_rules
 from tidelog.sim.cluster.scenario import Scenario, Step, Strike, simpler
-from tidelog.sim.cluster.sometimes import RUNS_WITH_GROUPS, count_logs, count_steps, runs_with
+from tidelog.sim.cluster.sometimes import RUNS_WITH_GROUPS, RUNS_WITH_HOLES, count_logs, count_steps, runs_with
 from tidelog.sim.cluster.stories import Story, draw_story
 from tidelog.sim.cluster.traffic import Mix
 from tidelog.sim.cluster.truth import Truth
@@ -94,6 +95,8 @@ def run_scenario(scenario: Scenario, *, keeps_events: bool = False) -> Outcome:
     else:  # the topics of groups are never lossy: what that brings about is not to be expected of them
         for topic in scenario.swarm.traffic.topics:
             truth.counters[runs_with(topic.protocol)] = 1
+            if topic.order != TOTAL:
+                truth.counters[RUNS_WITH_HOLES] = 1
     return Outcome(
         scenario.seed,
         tuple(truth.violations),

@@ -76,6 +76,14 @@ MAJORITY_SEEN = (
 unreadable slots are not among them: they hardly ever happen while each connection keeps its frames in order, and
 `tidelog.sim.paxos` covers them."""
 
+HOLES_SEEN = (
+    "client: batch read early",
+    "election over a hole",
+    "value released past a hole",
+    "write lost",
+)
+"""Events that runs with topics without total order must reach."""
+
 GROUPS_SEEN = (
     "group: commit of an expelled member refused",
     "group: late commit refused by its sequence",
@@ -94,6 +102,7 @@ GROUPS_SEEN = (
 """Events that runs with consumer groups must reach."""
 
 RUNS_WITH_GROUPS = "runs with groups"
+RUNS_WITH_HOLES = "runs with topics without total order"
 
 SEEN = (
     "barrier chosen",
@@ -138,6 +147,7 @@ SOMETIMES_WITH: Mapping[str, tuple[str, ...]] = {
     runs_with(ISR): DATA_SEEN,
     runs_with(PAXOS): MAJORITY_SEEN,
     RUNS_WITH_GROUPS: GROUPS_SEEN,
+    RUNS_WITH_HOLES: HOLES_SEEN,
 }
 """Events that a batch must reach if it has enough runs of a kind, by the counter of such runs."""
 

@@ -8,13 +8,15 @@ of them take minutes.
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Final, Literal, TypeAlias
 
 from msgspec import structs
 
-from tidelog.sim.cluster import forged_strikes
+from tidelog.sim.cluster import forged_strikes, hole_strikes
 from tidelog.sim.cluster.classic.story import draw_classic
-from tidelog.sim.cluster.families import Family, kinds_of, with_lanes
+from tidelog.sim.cluster.families import Family, draw_families, kinds_of, with_lanes
+from tidelog.sim.cluster.orders import SHARE, with_holes, with_orders
 from tidelog.sim.cluster.scenario import Scenario, Strike, Swarm
 from tidelog.sim.cluster.sweep_strikes import PATTERNS
 from tidelog.sim.cluster.traffic import ProducerPlan, TopicPlan, Traffic, by_majority
@@ -34,15 +36,31 @@ HUNG_S = 8.0
 FORGED_S = 2.5
 ANSWERS_PART = 0.25
 """Share of the scenarios with forged messages in which answers are forged; in the others requests are."""
+HOLES_S = 2.5
+BESIDE_HOLES = ("leader dies", "leader sleeps", "leader without followers", "isolate", "kill", "power cut of all")
 BESIDE_FORGED = ("crash", "kill", "isolate", "pause", "power cut of all")
 ALL_BUT_ONE_SHARE = 0.4
 """Share of the scenarios about ends of logs in which a single good copy is left."""
 
 
-def draw_story(story: Story, seed: int) -> Scenario:
+def draw_story(story: Story, seed: int, *, has_holes: bool = True) -> Scenario:
     """Returns the short scenario of a seed about a family of faults, or about a classic group; the same in every
-    process."""
-    return draw_classic(seed) if story == CLASSIC else _draw_of_family(Family(story), seed)
+    process. Unless `has_holes`, all topics have total order."""
+    if story == CLASSIC:
+        return draw_classic(seed)
+    drawn = _draw_of_family(Family(story), seed)
+    # When a broker hangs, the time without a commit is checked, which other faults would lengthen.
+    is_alone = story == Family.HUNG or not has_holes
+    return drawn if is_alone else _with_orders(seed, drawn, 1.0 if story == Family.HOLES else SHARE)
+
+
+def _with_orders(seed: int, scenario: Scenario, share: float) -> Scenario:
+    """Returns the scenario with orders for this share of its Paxos topics, and then with faults that make holes."""
+    swarm = with_orders(seed, scenario.swarm, share)
+    holes = with_holes(swarm, ())
+    swarm = with_lanes(seed, swarm, holes)
+    steps = (*scenario.steps, *draw_families(seed, swarm, holes))
+    return structs.replace(scenario, swarm=swarm, steps=tuple(sorted(steps, key=lambda step: step.at_s)))
 
 
 def _draw_of_family(family: Family, seed: int) -> Scenario:
@@ -51,6 +69,8 @@ def _draw_of_family(family: Family, seed: int) -> Scenario:
         return _draw_hung(seed, rng)
     if family is Family.FORGED:
         return _draw_forged(seed, rng)
+    if family is Family.HOLES:
+        return _draw_holes(seed, rng)
     partitions = 2 if family is Family.SWAPPED else rng.choice((1, 1, 2))
     is_paxos = family in (Family.APART, Family.LANES) or (family is not Family.EMPTIED and rng.random() < 0.5)
     swarm = with_lanes(seed, _draw_swarm(rng, partitions, is_paxos=is_paxos), [family])
@@ -96,17 +116,41 @@ def _draw_forged(seed: int, rng: random.Random) -> Scenario:
     forged = Strike(0.1, kind, nodes, FORGED_S, round(rng.random(), 4))
     if kind == forged_strikes.FOLLOWER:
         return Scenario(seed, swarm, (structs.replace(forged, lasts_s=round(rng.uniform(0.1, 1.0), 4)),))
-    others = [
+    others = [_draw_beside(rng, swarm, BESIDE_FORGED) for _ in range(rng.choice((0, 1, 2, 3)))]
+    return Scenario(seed, swarm, (forged, *sorted(others, key=lambda strike: strike.at_s)))
+
+
+def _draw_holes(seed: int, rng: random.Random) -> Scenario:
+    """Draws a scenario with holes in logs while leaders die, sleep and are cut off."""
+    swarm = structs.replace(_draw_swarm(rng, rng.choice((1, 1, 2)), is_paxos=True), chaos_s=HOLES_S)
+    holes = [
         Strike(
-            at_s=round(rng.uniform(0.2, FORGED_S), 4),
-            kind=rng.choice(BESIDE_FORGED),
-            nodes=tuple(rng.sample(swarm.nodes, 1)),
-            lasts_s=round(rng.uniform(0.1, 1.0), 4),
+            at_s=round(rng.uniform(0.2, HOLES_S), 4),
+            kind=hole_strikes.LOSE_WRITES,
+            nodes=tuple(swarm.nodes),
+            lasts_s=round(rng.uniform(0.1, 1.5), 4),
             amount=round(rng.random(), 4),
         )
-        for _ in range(rng.choice((0, 1, 2, 3)))
+        for _ in range(rng.choice((1, 2, 3)))
     ]
-    return Scenario(seed, swarm, (forged, *sorted(others, key=lambda strike: strike.at_s)))
+    others = [_draw_beside(rng, swarm, BESIDE_HOLES) for _ in range(rng.choice((0, 1, 2, 3)))]
+    # While there is a hole, or not long after.
+    others = [
+        structs.replace(other, at_s=round(hole.at_s + rng.uniform(0.0, 1.2) * hole.lasts_s, 4))
+        for other in others
+        for hole in [rng.choice(holes)]
+    ]
+    return Scenario(seed, swarm, (*holes, *others))
+
+
+def _draw_beside(rng: random.Random, swarm: Swarm, kinds: Sequence[str]) -> Strike:
+    return Strike(
+        at_s=round(rng.uniform(0.2, swarm.chaos_s), 4),
+        kind=rng.choice(kinds),
+        nodes=tuple(rng.sample(swarm.nodes, 1)),
+        lasts_s=round(rng.uniform(0.1, 1.0), 4),
+        amount=round(rng.random(), 4),
+    )
 
 
 def _draw_swarm(rng: random.Random, partitions: int, *, is_paxos: bool) -> Swarm:

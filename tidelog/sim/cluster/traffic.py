@@ -9,7 +9,7 @@ from enum import StrEnum
 import msgspec
 from msgspec import structs
 
-from tidelog.model.cluster import COMMIT_PROTOCOL, ISR, PAXOS
+from tidelog.model.cluster import COMMIT_ORDER, COMMIT_PROTOCOL, ISR, PAXOS, TOTAL
 from tidelog.sim.kit.history import Kind
 from tidelog.sim.kit.seeds import stream
 
@@ -62,6 +62,11 @@ class TopicPlan(msgspec.Struct, frozen=True):
         return self.protocol == PAXOS
 
     @property
+    def order(self) -> str:
+        """The topic's `commit.order`."""
+        return self.configs.get(COMMIT_ORDER, TOTAL)
+
+    @property
     def is_lossy(self) -> bool:
         """True if acknowledged records may be lost, with a broker's memory or by an unclean election."""
         is_volatile = self.changes_durability or self.configs.get(DURABILITY) == "replicated"
@@ -81,6 +86,8 @@ class ProducerPlan(msgspec.Struct, frozen=True):
     acks: int
     topic: str
     partition: int
+    keys: int = 0
+    """The number of keys that its records have; 0 if they have none."""
 
 
 class Traffic(msgspec.Struct, frozen=True):

@@ -59,6 +59,10 @@ class Sent:
     """Number of the batch among its producer's batches."""
     partition: TopicPartition
     values: list[bytes]
+    keys: list[bytes | None]
+    """The records' keys; None for a record without one."""
+    producer_id: int = -1
+    """The id of its idempotent producer, once it is sent; -1 for others."""
     attempts: int = 0
     unknown: int = 0
     """Attempts whose outcome is unknown: they may have appended the batch."""

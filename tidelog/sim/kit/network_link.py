@@ -7,6 +7,7 @@
 | `cut` | the same until `heal`; a sender whose bytes wait longer than `patience_s` loses its connection |
 | `refuses` | a connection attempt is refused, as if no process listened |
 | `break_rate` | the connection breaks in the middle of a frame, which is never delivered |
+| `loses` | a frame does not arrive, and those behind it do |
 | `replay_rate` | a request or notification arrives once more, later, perhaps on another connection of the same caller |
 
 All of them may be changed at any time, and apply to frames under way. A cut of both directions is two cuts.
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -45,6 +47,8 @@ class Link:
     break_rate: float = 0.0
     replay_rate: float = 0.0
     replay_s_mean: float = 0.5
+    loses: Callable[[bytes], bool] | None = None
+    """Function that returns True for a frame that is lost; None if none is."""
     patience_s: float = 15.0
     is_cut: bool = False
     is_clogged: bool = False

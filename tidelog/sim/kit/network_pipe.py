@@ -201,6 +201,9 @@ class SimConnection:
             self._network.statistics["broken in the middle of a frame"] += 1
             self._break()
             return
+        if link.loses is not None and link.loses(bytes(frame)):
+            self._network.statistics["lost on the way"] += 1
+            return
         self.out.put(lambda: self._arrive(frame), len(frame))
 
     def close(self) -> None:
