@@ -89,7 +89,7 @@ def test_drawn_faults_leave_all_topics_as_they_were_promised(links: PrivateNetwo
 
 
 def test_a_reader_by_key_is_shown_records_past_holes(tmp_path: Path) -> None:
-    """One of the leader's connections to each follower stalls now and then: what is sent by others arrives before."""
+    """Now and then one of the leader's connections to each follower stalls, and frames on the others arrive first."""
     rng = random.Random(SEED)
     with RelayedCluster(3, settings={**SETTINGS, **LANES}, data_dir=tmp_path) as cluster:
 

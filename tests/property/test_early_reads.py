@@ -242,7 +242,7 @@ STEPS = {
     "restart": 0.5,
     "replace": 0.2,
 }
-"""What happens, and how often. Steps are drawn evenly, by a seed: holes are too rare in what Hypothesis tries."""
+"""The kinds of steps, each as often as it is drawn. A seed draws them evenly, as Hypothesis tries too few holes."""
 
 
 @settings(max_examples=60)

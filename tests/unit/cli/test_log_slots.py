@@ -1,4 +1,4 @@
-"""What a dump of a journal says of the values' needs: positions by their numbers, never as they are packed."""
+"""Tests that a dump of a journal shows the positions that a batch follows by their numbers, not as they are packed."""
 
 from __future__ import annotations
 

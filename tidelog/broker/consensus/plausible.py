@@ -99,7 +99,8 @@ def check_prefix(prefix: Prefix) -> None:
         raise ImplausibleNumber(f"a log is told to be unbroken from {prefix.unbroken_from} on, to {prefix.position}")
     if len(prefix.lapsed) > DISTANCE_MAX or any(lapsed >= prefix.position for lapsed in prefix.lapsed):
         raise ImplausibleNumber(
-            f"a log that ends at {prefix.position} is told to have {len(prefix.lapsed)} lapsed ones"
+            f"a log that ends at {prefix.position} is told of {len(prefix.lapsed)} lapsed positions: that is more than "
+            "values can name, or one of them is behind its end"
         )
 
 

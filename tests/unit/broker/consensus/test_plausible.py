@@ -23,6 +23,7 @@ from tidelog.replication.paxos.messages import (
     WriteResponse,
 )
 from tidelog.replication.paxos.numbers import make_number
+from tidelog.replication.paxos.predecessors import DISTANCE_MAX, name
 from tidelog.replication.paxos.state import NOP, Kind, Prefix, Slot, Value
 
 KNOWN = make_number(10, 2)
@@ -45,6 +46,8 @@ GOOD: tuple[Message, ...] = (
     WriteResponse(Reply.ACCEPT, KNOWN, END),
     LearnRequest(0),
     LearnResponse(Prefix(END + 2**31, unbroken_from=END + 2**31), (), END + 2**31),
+    WriteRequest(KNOWN, END, Value(Kind.APPEND, KNOWN, END, 1, b"d", name(END, [END - 7, END - 1]))),
+    LearnResponse(Prefix(END, lapsed=(END - 2, END - 1)), (), END),
     RecoverRequest(),
 )
 BAD: tuple[Message, ...] = (
@@ -68,6 +71,10 @@ BAD: tuple[Message, ...] = (
     LearnResponse(Prefix(), (Slot(FAR, 0, NOP),), END),
     LearnResponse(Prefix(), (), FAR),
     LearnResponse(Prefix(END, unbroken_from=END + 1), (), END),
+    LearnResponse(Prefix(END, lapsed=(END,)), (), END),
+    LearnResponse(Prefix(END, lapsed=(0,) * (DISTANCE_MAX + 1)), (), END),
+    WriteRequest(KNOWN, 3, Value(Kind.APPEND, KNOWN, END, 1, b"d", name(END, [END - 7]))),
+    WriteRequest(KNOWN, END, Value(Kind.TRUNCATE, KNOWN, begin=name(END, [END - 7]))),
     LearnResponse(Prefix(next_offset=FAR), (), END),
     LearnResponse(Prefix(start_offset=FAR), (), END),
     WriteRequest(KNOWN, END, Value(Kind.BARRIER, KNOWN + 1)),

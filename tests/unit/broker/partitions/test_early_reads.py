@@ -1,4 +1,4 @@
-"""What a reader gets above the high watermark: behind everything below it, in order, and nothing twice."""
+"""Tests that an early reader gets released batches behind all committed ones, in order, and none twice."""
 
 from __future__ import annotations
 

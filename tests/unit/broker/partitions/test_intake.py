@@ -1,4 +1,4 @@
-"""What an intake refuses before it queues anything."""
+"""Tests of the produce requests that an intake refuses before it queues anything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which batches conflict, by their records' keys and their producers."""
+"""Tests of the keys by which batches conflict: those of their records and of their producers."""
 
 from __future__ import annotations
 

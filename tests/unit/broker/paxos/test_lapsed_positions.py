@@ -18,8 +18,8 @@ LOST, VOID, IN_FORCE, VOID_TOO = 1, 2, 3, 4
 
 
 async def leader_dies_with_a_hole(stage: Stage) -> None:
-    """Of three batches of one producer the first never leaves the leader, which dies; between the others a batch of
-    another key and producer is acknowledged. Broker 2 leads then, and settles what 1 has left open."""
+    """The leader dies with the first of a producer's three batches, which never left it; between the other two a
+    batch of another key and producer is acknowledged. Broker 2 leads then, and settles what 1 has left open."""
     await stage.lead(1)
     hole = Hole(stage, at=LOST)
     unanswered = []

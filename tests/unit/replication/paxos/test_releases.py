@@ -1,4 +1,4 @@
-"""Which values wait for which, against a model that remembers everything."""
+"""Tests of the releases of values, against a model that remembers every value."""
 
 from __future__ import annotations
 
