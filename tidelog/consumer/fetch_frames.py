@@ -24,7 +24,8 @@ INT32_MAX: Final = (1 << 31) - 1
 
 async def fetch_in_frames(session: RecordSession, address: str, wanted: Wanted) -> FetchAnswer | None:
     """Fetches from one partition by Kafka's protocol. Returns None if HTTP has to be used instead: the broker has no
-    usable Kafka listener, or is not the leader. Raises the error in the broker's response, or `NoAnswer`."""
+    usable Kafka listener, or is not the leader. Raises the error in the broker's response, `NoAnswer` or
+    `ConnectFailed`."""
     if not session.has_frames(address):
         return None
     bytes_max = min(wanted.bytes_max, INT32_MAX)

@@ -1,8 +1,9 @@
 """Connections of a client to the brokers' listeners for Kafka's protocol, by the brokers' base URLs.
 
 A broker whose listener cannot be used (nothing listens, it speaks another protocol, it offers no login that this client
-has) is skipped for `SHUT_S`, with one line in the log; records are sent over HTTP meanwhile. No record has been sent
-before the listener is found unusable. A login by SCRAM that fails is an error instead: over HTTP the password is shown.
+has, it stays silent for `OPEN_S_MAX`) is skipped for `SHUT_S`, with one line in the log; records are sent over HTTP
+meanwhile. No record has been sent before the listener is found unusable. A login by SCRAM that fails is an error
+instead: over HTTP the password is shown. A request that has less time than `OPEN_S_MAX` fails alone at its deadline.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Final, NamedTuple
 from tidelog.model.errors import NotAuthenticated, TidelogError
 from tidelog.model.kafka_wire import Malformed
 from tidelog.model.ports import FrameConnection
-from tidelog.transport.errors import ClientClosed, NoAnswer
+from tidelog.transport.errors import ClientClosed, ConnectFailed, NoAnswer
 from tidelog.transport.frames.introduction import Introduction
 from tidelog.transport.frames.line import Line
 
@@ -49,6 +50,8 @@ class Doors:
         self._introduction = introduction
         self._addresses: dict[str, tuple[str, int]] = {}
         self._shut_doors: dict[str, _ShutDoor] = {}
+        self._silent_s: dict[str, float] = {}
+        """Seconds for which connections to a broker were awaited in vain since the last one that opened."""
         self._idle: dict[str, list[Line]] = {}
         self._lines: dict[Line, None] = {}
         """All open connections, including those whose versions are being checked."""
@@ -79,7 +82,8 @@ class Doors:
     async def take(self, base: str, timeout_s: float) -> Line | None:
         """Returns a connection for one request, to be given back with `give_back`; None if the listener cannot be used.
 
-        Raises `NotAuthenticated` if a login by SCRAM fails, `ClientClosed` if the client is closed meanwhile.
+        Raises `ConnectFailed` if none opens within `timeout_s`, `NotAuthenticated` if a login by SCRAM fails,
+        `ClientClosed` if the client is closed meanwhile.
         """
         if not self.is_open(base):
             return None
@@ -131,10 +135,21 @@ class Doors:
             if isinstance(error, NotAuthenticated) or not isinstance(error, OSError | TimeoutError | TidelogError):
                 raise
             self._require_open_since(closings)
+            if isinstance(error, TimeoutError):
+                self._require_patience(base, f"{host}:{port}", timeout_s)
             self._shut(base, f"{host}:{port}", error)
             return None
         self._shut_doors.pop(base, None)
+        self._silent_s.pop(base, None)
         return lines[0]
+
+    def _require_patience(self, base: str, address: str, waited_s: float) -> None:
+        """Raises `ConnectFailed` if a listener may yet turn out to be usable: so far it has been silent for less than
+        `OPEN_S_MAX` in all, since its requests had so little time."""
+        self._silent_s[base] = silent_s = self._silent_s.get(base, 0.0) + waited_s
+        if silent_s < OPEN_S_MAX:
+            raise ConnectFailed(f"{address} has opened no connection within {waited_s:.3g} s")
+        del self._silent_s[base]
 
     def _require_open_since(self, closings: int) -> None:
         if self._closings != closings:

@@ -108,7 +108,8 @@ class RecordSession(ClusterSession):
         self, address: str, request: Sequence[Buffer], *, timeout_s: float, expects_s: float | None
     ) -> memoryview | None:
         """Sends one request by Kafka's protocol to one broker, without retries. Returns None, with nothing sent, if its
-        Kafka listener cannot be used now. Raises `NoAnswer`, and `NotAuthenticated` if a login by SCRAM fails.
+        Kafka listener cannot be used now. Raises `NoAnswer`; `ConnectFailed`, with nothing sent, if no connection opens
+        within `timeout_s`; and `NotAuthenticated` if a login by SCRAM fails.
 
         After `expects_s` a broker that is found silent is given up, since another one can be asked; None waits for all
         of `timeout_s`.
