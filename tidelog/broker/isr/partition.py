@@ -26,7 +26,6 @@ from tidelog.broker.runtime.log_writer import LogWriter
 from tidelog.broker.runtime.purgatory import Purgatory
 from tidelog.broker.runtime.stats import Stats
 from tidelog.config.schema import TopicConfig
-from tidelog.model.batch_header import RecordBatch, assign_offsets
 from tidelog.model.errors import (
     NotEnoughReplicas,
     TidelogError,
@@ -134,8 +133,9 @@ class Partition(LedPartition):
             )
 
     def _append_group(self, group: Group) -> None:
-        base_offset = self.log.log_end_offset
-        fresh = group.assign(self._assign_offsets)
+        offsets = group.offsets
+        base_offset = self._propose(offsets) if offsets else self.log.log_end_offset
+        fresh = group.assign(base_offset, self.leader_epoch)
         if fresh:
             try:
                 self.log.append(fresh, self._clock.wall_ms())
@@ -162,10 +162,12 @@ class Partition(LedPartition):
     async def _wait_for_room(self) -> None:
         """Returns at once: uncommitted batches are in the log, and their number is not limited."""
 
-    def _assign_offsets(self, batch: RecordBatch) -> RecordBatch:
-        (effect,) = self._protocol.step(log_events.Propose(batch.header.last_offset_delta + 1))
+    def _propose(self, offsets: int) -> int:
+        """Takes the next `offsets` offsets from the state machine, and returns the first of them."""
+        (effect,) = self._protocol.step(log_events.Propose(offsets))
         assert isinstance(effect, log_events.Append)
-        return assign_offsets(batch, effect.base_offset, effect.leader_epoch)
+        assert effect.leader_epoch == self.leader_epoch
+        return effect.base_offset
 
     def _register(self, proposal: Proposal) -> None:
         proposal.appended(self.log.log_end_offset)

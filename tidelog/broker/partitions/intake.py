@@ -7,13 +7,12 @@ the request before it in the queue may be from the same producer.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 from tidelog.broker.partitions.mailbox import Mailbox
 from tidelog.broker.partitions.proposals import ACKS_NONE, Ahead, Asker, Proposal, admit_batches, stamp_keyed
 from tidelog.broker.runtime.stats import Stats
 from tidelog.config.schema import TopicConfig
-from tidelog.model.batch_header import RecordBatch
+from tidelog.model.batch_header import RecordBatch, assign_offsets
 from tidelog.model.cluster import TOTAL
 from tidelog.model.errors import Overloaded, TidelogError, TotalOrderRequired
 from tidelog.model.ids import ProducerId
@@ -104,15 +103,27 @@ class Group:
         self.proposals = proposals
         self._stats = stats
 
-    def assign(self, assign_offsets: Callable[[RecordBatch], RecordBatch]) -> list[RecordBatch]:
-        """Assigns offsets to the batches that are not duplicates, and returns these batches."""
+    @property
+    def offsets(self) -> int:
+        """The number of offsets that the batches need that are not duplicates."""
+        return sum(
+            batch.header.last_offset_delta + 1
+            for proposal in self.proposals
+            for batch, verdict in zip(proposal.batches, proposal.verdicts, strict=True)
+            if verdict is None
+        )
+
+    def assign(self, base_offset: int, leader_epoch: int) -> list[RecordBatch]:
+        """Assigns consecutive offsets from `base_offset` on to the batches that are not duplicates, and returns these
+        batches."""
         fresh: list[RecordBatch] = []
         for proposal in self.proposals:
             for batch, verdict in zip(proposal.batches, proposal.verdicts, strict=True):
                 if verdict is None:
-                    assigned = assign_offsets(batch)
+                    assigned = assign_offsets(batch, base_offset, leader_epoch)
                     fresh.append(assigned)
-                    proposal.placements.append((assigned.header.base_offset, assigned.header.last_offset))
+                    proposal.placements.append((base_offset, assigned.header.last_offset))
+                    base_offset = assigned.header.next_offset
                 else:
                     self._stats.duplicate_batches += 1
                     proposal.placements.append(verdict)

@@ -151,10 +151,6 @@ class LedPartition(ABC):
         """Raises `LeaderNotAvailable`, or another definite error, if nothing can be appended with these `acks` now."""
 
     @abstractmethod
-    def _assign_offsets(self, batch: RecordBatch) -> RecordBatch:
-        """Assigns the next offsets to a batch."""
-
-    @abstractmethod
     def _append_group(self, group: Group) -> None:
         """Appends the batches of a group that are not duplicates, all or none, and later answers the requests."""
 

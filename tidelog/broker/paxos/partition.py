@@ -36,7 +36,7 @@ from tidelog.broker.paxos.applied_log import AppliedLog
 from tidelog.broker.paxos.conflict_keys import conflict_keys
 from tidelog.broker.paxos.proposing import Proposer
 from tidelog.config.schema import TopicConfig
-from tidelog.model.batch_header import RecordBatch, assign_offsets
+from tidelog.model.batch_header import RecordBatch
 from tidelog.model.cluster import TOTAL
 from tidelog.model.errors import LeaderNotAvailable, TidelogError, TimedOutAfterAppend
 from tidelog.model.ids import PartitionId
@@ -315,11 +315,6 @@ class PaxosPartition(LedPartition):
         is_wide = len(in_flight) >= self.config.commit_hole_span or in_flight.size >= IN_FLIGHT_BYTES_MAX
         return is_wide or in_flight.unchosen >= WINDOW
 
-    def _assign_offsets(self, batch: RecordBatch) -> RecordBatch:
-        placed = assign_offsets(batch, self._next_offset, self.leader_epoch)
-        self._next_offset = placed.header.next_offset
-        return placed
-
     def _append_group(self, group: Group) -> None:
         if not group.proposals:
             return
@@ -327,14 +322,15 @@ class PaxosPartition(LedPartition):
             self._require_leading(ACKS_ALL)
             # Read in the same turn of the event loop as the proposal: the digest covers the offsets, so they cannot
             # change later.
-            base_offset = self._next_offset = self._proposer.next_offset()
-            fresh = group.assign(self._assign_offsets)
+            base_offset, offsets = self._proposer.next_offset(), group.offsets
+            self._next_offset = base_offset + offsets
+            fresh = group.assign(base_offset, self.leader_epoch)
             if fresh:
                 payload = fresh[0].data if len(fresh) == 1 else b"".join(batch.data for batch in fresh)
                 # A voter that forgets loses its vote, so of two voters none may be asked to accept in memory alone.
                 is_lazy = self.config.ack_durability == "replicated" and self._proposer.may_be_lazy
                 position, value = self._proposer.propose(
-                    self._next_offset - base_offset,
+                    offsets,
                     payload,
                     is_lazy=is_lazy,
                     keys=conflict_keys(fresh, self.config.commit_order),
