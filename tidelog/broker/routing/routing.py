@@ -22,7 +22,7 @@ from tidelog.broker.routing.led_here import LedHere
 from tidelog.broker.routing.peer_partition import Peers
 from tidelog.broker.routing.remote_partition import RemotePartition
 from tidelog.config.schema import TopicConfig
-from tidelog.model.cluster import NO_LEADER, Topic
+from tidelog.model.cluster import NO_LEADER, ClusterImage, Topic
 from tidelog.model.errors import NotLeader
 from tidelog.model.ids import PartitionId, TopicId
 
@@ -53,6 +53,9 @@ class Routing:
         broker.
         """
         self._configs: dict[TopicId, tuple[object, TopicConfig]] = {}
+        self._led: dict[tuple[str, int], LedPartition] = {}
+        """The partitions found by `led_here` in the metadata image `_led_image`."""
+        self._led_image: ClusterImage | None = None
 
     def partition(self, topic: str, partition: int) -> PartitionHandle:
         """Returns a handle for a partition, wherever its leader is. Requests of the handle wait for a log that this
@@ -75,6 +78,16 @@ class Routing:
         nothing is forwarded. Raises `UnknownTopic`, `UnknownPartition`, `NotLeader` if another broker leads it, and
         `LeaderNotAvailable` if there is no leader or the log is not open yet.
         """
+        image = self._lookup.image
+        if image is not self._led_image:
+            self._led.clear()
+            self._led_image = image
+        led = self._led.get((topic, partition))
+        if led is None or not led.is_readable:
+            led = self._led[topic, partition] = self._find_led_here(topic, partition)
+        return led
+
+    def _find_led_here(self, topic: str, partition: int) -> LedPartition:
         described, info = self._lookup.find(topic, partition)
         partition_id = PartitionId(described.topic_id, partition)
         if info.leader == self._lookup.node_id:
