@@ -226,7 +226,7 @@ class Broker:
             readiness=self,
             authorizer=self._authorizer(),
             login=login,
-            shares=Shares(lambda: self._metadata.image.quotas, time.monotonic_s, self.config.quota_buckets_max),
+            shares=Shares(time.monotonic_s, self.config.quota_buckets_max),
             work=self.work,
             clock=time,
         )
@@ -487,7 +487,9 @@ class Broker:
         return self._introduction.levels_of(broker)
 
     def image_changed(self, image: ClusterImage) -> None:
-        """Follows a changed metadata image: partitions are opened, closed, or change their leader."""
+        """Follows a changed metadata image: quotas are in force, partitions are opened, closed, or change their
+        leader."""
+        self.face.shares.follow(image.quotas)
         self._introduction.image_changed(image)
         self.data.follow(image)
 

@@ -53,19 +53,17 @@ class Shares:
 
     def __init__(
         self,
-        quotas: Callable[[], tuple[Quota, ...]],
         now_s: Callable[[], float],
         buckets_max: int,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """`quotas` returns the cluster's quotas from this broker's metadata; `buckets_max` bounds the number of token
-        buckets.
-        """
-        self._quotas = quotas
+        """`buckets_max` bounds the number of token buckets."""
+        self.are_set = False
+        """True if there is any quota."""
         self._now_s = now_s
         self._buckets_max = buckets_max
         self._sleep = sleep
-        self._table_quotas: tuple[Quota, ...] = ()
+        self._quotas: tuple[Quota, ...] = ()
         self._table = QuotaTable(())
         self._buckets: OrderedDict[BucketName, TokenBucket] = OrderedDict()
         self._held: dict[str, int] = {}
@@ -75,10 +73,14 @@ class Shares:
         self.refused: dict[str, int] = {}
         """Number of uses that were refused, by quota key."""
 
-    @property
-    def are_set(self) -> bool:
-        """True if there is any quota."""
-        return bool(self._quotas())
+    def follow(self, quotas: tuple[Quota, ...]) -> None:
+        """Takes over the cluster's quotas from this broker's metadata. Token buckets keep their debts, unless there is
+        no quota any more."""
+        if quotas is self._quotas:
+            return
+        self._quotas, self._table, self.are_set = quotas, QuotaTable(quotas), bool(quotas)
+        if not quotas:
+            self._buckets.clear()
 
     @property
     def buckets(self) -> int:
@@ -129,7 +131,7 @@ class Shares:
         """Charges an address for a connection that it has opened. Returns False if it has opened connections too
         often.
         """
-        quota = self._table_now().of_address(CONNECTION_CREATION_RATE, canonical_address(address))
+        quota = self._table.of_address(CONNECTION_CREATION_RATE, canonical_address(address))
         if quota is None:
             return True
         bucket = self._bucket(*quota)
@@ -144,7 +146,7 @@ class Shares:
         """Counts a connection for a user, until `release`. Raises `TooManyConnections`, without counting, if the user
         has as many as its quota allows.
         """
-        count, quota = self._held.get(user, 0), self._table_now().of_client(CONNECTIONS, user, "")
+        count, quota = self._held.get(user, 0), self._table.of_client(CONNECTIONS, user, "")
         if quota is not None and count >= quota[1]:
             self.refused[CONNECTIONS] = self.refused.get(CONNECTIONS, 0) + 1
             raise TooManyConnections(
@@ -160,16 +162,8 @@ class Shares:
             del self._held[user]
 
     def _of_client(self, key: str, caller: Client) -> tuple[TokenBucket, BucketName] | None:
-        quota = self._table_now().of_client(key, caller.principal.name, caller.client_id)
+        quota = self._table.of_client(key, caller.principal.name, caller.client_id)
         return None if quota is None else (self._bucket(*quota), quota[0])
-
-    def _table_now(self) -> QuotaTable:
-        quotas = self._quotas()
-        if quotas is not self._table_quotas:
-            self._table_quotas, self._table = quotas, QuotaTable(quotas)
-            if not quotas:
-                self._buckets.clear()
-        return self._table
 
     def _bucket(self, name: BucketName, rate: float) -> TokenBucket:
         """Returns the token bucket of this name and sets its rate, keeping its debt."""

@@ -27,8 +27,8 @@ class World:
     def __init__(self, *quotas: Quota, buckets_max: int = 100) -> None:
         self.now_s = 100.0
         self.slept: list[float] = []
-        self.quotas = quotas
-        self.shares = Shares(lambda: self.quotas, lambda: self.now_s, buckets_max, self.sleep)
+        self.shares = Shares(lambda: self.now_s, buckets_max, self.sleep)
+        self.shares.follow(quotas)
 
     async def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
@@ -127,9 +127,9 @@ def test_buckets_are_bounded_and_the_one_not_asked_longest_goes() -> None:
 def test_a_changed_rate_counts_at_once_and_the_debt_stays() -> None:
     world = World(quota(100.0))
     world.use(600)
-    world.quotas = (quota(1000.0),)
+    world.shares.follow((quota(1000.0),))
     assert world.use(1) == 0.5
-    world.quotas = ()
+    world.shares.follow(())
     assert world.use(10**9) == 0
     assert world.shares.buckets == 0
 
@@ -162,7 +162,7 @@ def test_the_open_connections_of_a_user_are_counted() -> None:
     shares.release("alice")
     shares.hold("alice")
     assert shares.refused == {"connections": 3}
-    world.quotas = (quota(1.0, "alice", key="connections"),)
+    world.shares.follow((quota(1.0, "alice", key="connections"),))
     shares.hold("carol")
     shares.release("alice")
     with pytest.raises(TooManyConnections):
