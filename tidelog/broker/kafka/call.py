@@ -12,6 +12,10 @@ from tidelog.model.kafka_wire import INT32, NO_TAGS, Malformed, Reader
 from tidelog.model.ports import Buffer
 
 _HEAD: Final = struct.Struct(">hhi")
+HEAD_BYTES: Final = _HEAD.size
+"""Size of key, version and correlation id, with which each request begins."""
+CORRELATION_ID_AT: Final = 0
+"""Position of the correlation id in an answer."""
 CLIENT_ID_CHARS_MAX: Final = 256
 
 
@@ -22,7 +26,7 @@ class Head:
 
     def __init__(self, frame: memoryview) -> None:
         """Reads the fields from a frame. Raises `Malformed` if the frame is too short."""
-        if len(frame) < _HEAD.size:
+        if len(frame) < HEAD_BYTES:
             raise Malformed("a frame is shorter than the head of a request")
         self.key, self.version, self.correlation_id = _HEAD.unpack_from(frame)
 
@@ -51,7 +55,7 @@ class Call(Struct):
 
 def read_call(api: Api, head: Head, frame: memoryview, now_s: float) -> Call:
     """Reads the variable part of a request header and returns the `Call`. Raises `Malformed`."""
-    reader = Reader(frame, _HEAD.size)
+    reader = Reader(frame, HEAD_BYTES)
     is_flexible = head.version >= api.flexible_from
     client_id = reader.nullable_string(is_flexible=False) or ""  # in every version a string of the old kind
     reader.tags(is_flexible=is_flexible)

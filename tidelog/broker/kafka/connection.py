@@ -29,6 +29,7 @@ from tidelog.broker.kafka.memory import ConnectionMemory
 from tidelog.broker.kafka.pipeline import Pipeline, Slot
 from tidelog.broker.kafka.produce import Production
 from tidelog.broker.kafka.produce_codec import ProduceRequest, read_produce, write_produced
+from tidelog.broker.kafka.produce_form import Known, ProduceForms
 from tidelog.broker.kafka.slices import finished
 from tidelog.model.errors import NotAuthenticated, Overloaded, TooManyConnections
 from tidelog.model.kafka_wire import Malformed
@@ -60,6 +61,7 @@ class Connection:
         self._identity = Identity(parts.face, handlers.rules, address)
         self._memory = ConnectionMemory(parts.admission, stream, parts.limits.request_timeout_ms_max / 1000)
         self._means = Means(parts, self._memory)
+        self._forms = ProduceForms()
         self._pipeline = Pipeline(stream, self._memory, parts.face.clock, parts.limits.pipeline_max)
 
     @property
@@ -168,13 +170,14 @@ class Connection:
             return self._begin_unknown(frame, head)
         if not self._pipeline.has_turn(api.key) or self._stream.is_clogged:
             return False
-        call = read_call(api, head, frame, came_s)
+        known = self._forms.read(head, frame, came_s) if api.key is Key.PRODUCE else None
+        call = read_call(api, head, frame, came_s) if known is None else known.call
         self._identity.refuse(api.key, self._stream.certificate)
         if not self._has_means(call):
             return False
         slot = Slot(call, len(frame), self._parts.metrics.calls[api.key, head.version])
         if api.key is Key.PRODUCE:
-            return self._begin_produce(slot, now_s - came_s)
+            return self._begin_produce(slot, known, now_s - came_s)
         slot.stats.waiting.observe(now_s - came_s)
         self._begin_alone(slot)
         return True
@@ -276,17 +279,22 @@ class Connection:
 
     # -- Produce -----------------------------------------------------------------------------------------------------
 
-    def _begin_produce(self, slot: Slot, waited_s: float) -> bool:
-        call = slot.call
-        steps = read_produce(call)
-        try:
-            next(steps)
-        except StopIteration as end:
-            production = Production(self._parts, call, end.value, partial(self._produced, slot))
+    def _begin_produce(self, slot: Slot, known: Known | None, waited_s: float) -> bool:
+        """Begins a Produce request, whose form may be known. Returns False if it has to wait."""
+        if known is not None:
+            slot.form, request = known.form, known.request
         else:
-            slot.stats.waiting.observe(waited_s)
-            self._spawn(slot, partial(self._produce_in_slices, slot, steps))
-            return True
+            steps = read_produce(slot.call)
+            try:
+                next(steps)
+            except StopIteration as end:
+                request = end.value
+                self._forms.note(slot.call, request)
+            else:
+                slot.stats.waiting.observe(waited_s)
+                self._spawn(slot, partial(self._produce_in_slices, slot, steps))
+                return True
+        production = Production(self._parts, slot.call, request, partial(self._produced, slot))
         led = production.led(production.request.entries)
         if waited_s < self._parts.limits.room_s_max and production.wants_room(led, self._look_soon):
             self._look_later(self._parts.limits.room_s_max)
@@ -306,7 +314,12 @@ class Connection:
             return
         slot.has_error = production.has_failed
         if self._has_answer(production):
-            slot.answer = drive(self._answer(slot, production))
+            throttle_ms = self._charge_produced(slot)
+            slot.answer = (
+                drive(write_produced(slot.call, production.request, throttle_ms))
+                if slot.form is None
+                else slot.form.write(slot.call, production.request, throttle_ms)
+            )
         self._done(slot)
 
     async def _produce_in_slices(self, slot: Slot, steps: Steps[ProduceRequest]) -> tuple[Answer | None, bool]:
@@ -322,7 +335,8 @@ class Connection:
             await has_outcomes.wait()  # until the deadline at most: then all partitions have an outcome
         if not self._has_answer(production):
             return None, production.has_failed
-        return await finished(work, self._answer(slot, production)), production.has_failed
+        answer = write_produced(slot.call, request, self._charge_produced(slot))
+        return await finished(work, answer), production.has_failed
 
     def _has_answer(self, production: Production) -> bool:
         """Returns False for a Produce with acks=0, which has no answer. If a partition refused its records, closes the
@@ -331,9 +345,8 @@ class Connection:
             self._end("records that no answer was asked for were refused")
         return production.request.acks != 0
 
-    def _answer(self, slot: Slot, production: Production) -> Steps[Answer]:
-        throttle_ms = self._means.pacing.charge(slot.call, self._identity.caller, slot.size)
-        return write_produced(slot.call, production.request, throttle_ms)
+    def _charge_produced(self, slot: Slot) -> int:
+        return self._means.pacing.charge(slot.call, self._identity.caller, slot.size)
 
     def _done(self, slot: Slot) -> None:
         self._pipeline.done(slot)

@@ -14,13 +14,14 @@ from tidelog.broker.kafka.call import Answer, Call
 from tidelog.broker.kafka.memory import ConnectionMemory
 from tidelog.broker.kafka.metrics import CallStats
 from tidelog.broker.kafka.produce import Production
+from tidelog.broker.kafka.produce_form import ProduceForm
 from tidelog.model.ports import ClientConnection, Clock
 
 
 class Slot:
     """A request in progress and its answer."""
 
-    __slots__ = ("answer", "call", "has_error", "is_done", "production", "record_bytes", "size", "stats")
+    __slots__ = ("answer", "call", "form", "has_error", "is_done", "production", "record_bytes", "size", "stats")
 
     def __init__(self, call: Call, size: int, stats: CallStats) -> None:
         self.call = call
@@ -28,6 +29,8 @@ class Slot:
         self.size = size
         """Bytes of memory taken for the request."""
         self.production: Production | None = None
+        self.form: ProduceForm | None = None
+        """The form of a Produce request that was not decoded."""
         self.answer: Answer | None = None
         """The encoded answer; None for a request without one (acks=0)."""
         self.record_bytes = 0

@@ -8,6 +8,7 @@ that their clients understand.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -16,6 +17,7 @@ from tidelog.broker.kafka.call import Answer, Call
 from tidelog.broker.kafka.endpoints import Hint, leader_tag, nodes_tag
 from tidelog.broker.kafka.slices import ENTRIES
 from tidelog.model.kafka_wire import INT32, NO_TAGS, array, string, tagged
+from tidelog.model.ports import Buffer
 from tidelog.model.receipt_tags import TAG, ProducedTag, encode, is_requested
 from tidelog.model.steps import Steps
 
@@ -27,7 +29,10 @@ IDS_FROM: Final = 13
 """First version with topic ids instead of names."""
 _ENTRY_BYTES_MIN: Final = 5
 _TERMS: Final = struct.Struct(">hi")
-_PARTITION: Final = struct.Struct(">ihqqq")
+OUTCOME: Final = struct.Struct(">ihqqq")
+"""Partition, error code, base offset, append time and log start offset."""
+OUTCOME_WHOLE_FROM: Final = 5
+"""First version whose answer has all of `OUTCOME`."""
 
 
 class ProduceEntry(Struct):
@@ -56,7 +61,7 @@ class ProduceRequest(Struct):
     transactional_id: str | None
     acks: int
     timeout_ms: int
-    topics: list[tuple[memoryview, list[ProduceEntry]]]
+    topics: Sequence[tuple[Buffer, list[ProduceEntry]]]
     entries: list[ProduceEntry]
     """All partitions of the request, in order."""
     is_ours: bool = False
@@ -119,7 +124,7 @@ def write_produced(call: Call, request: ProduceRequest, throttle_ms: int) -> Ste
 
 def _write_entry(out: bytearray, entry: ProduceEntry, version: int, *, is_flexible: bool) -> None:
     place = entry.partition, entry.error, entry.base_offset, entry.append_time_ms, entry.log_start_offset
-    out += _PARTITION.pack(*place)[: 30 if version >= 5 else 22 if version >= 2 else 14]
+    out += OUTCOME.pack(*place)[: 30 if version >= OUTCOME_WHOLE_FROM else 22 if version >= 2 else 14]
     if version >= MESSAGES_FROM:
         out += array(0, is_flexible=is_flexible) + string(entry.message, is_flexible=is_flexible)
     if entry.tag is not None or (version >= HINTS_FROM and entry.hint is not None):
