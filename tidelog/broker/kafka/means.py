@@ -51,15 +51,17 @@ class Means:
         self.pacing = Pacing(parts.face.shares, parts.limits)
         self._parts = parts
         self._memory = memory
+        self._brake = parts.admission.shedding.brake
 
     def lack(self, call: Call, caller: Caller) -> Lack | None:
         """Returns the resource that a request lacks; None if it may begin. Then its memory is taken, and it is charged
         to the request quota. Raises `Overloaded` once it has waited too long for its memory."""
         if call.api.key is Key.FETCH and self._parts.turn.has_many_bytes:
             return Lack("turn", 0.0)
-        broker_lack = self._lack_of_broker(call.api.key)
-        if broker_lack is not None and self._has_waited_s(call) < self._parts.limits.room_s_max:
-            return broker_lack
+        if call.api.key is Key.FETCH or self._brake.level:
+            broker_lack = self._lack_of_broker(call.api.key)
+            if broker_lack is not None and self._has_waited_s(call) < self._parts.limits.room_s_max:
+                return broker_lack
         if not self._memory.take_frame(call.reader.end):
             return Lack("request memory", ROOM_LOOK_S)
         pause_s = self.pacing.pause_s(call, caller)
@@ -68,7 +70,7 @@ class Means:
     def _lack_of_broker(self, key: Key) -> Lack | None:
         if key is Key.FETCH and has_no_room(self._parts.admission):
             return Lack("answer memory", ROOM_LOOK_S)
-        level = self._parts.admission.shedding.brake.level
+        level = self._brake.level
         if level and level >= BRAKED.get(key, level + 1):
             return Lack("lag", BRAKE_LOOK_S)
         return None

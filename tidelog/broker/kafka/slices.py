@@ -37,7 +37,8 @@ class Turn:
         """Counts a request that a connection has begun. Returns True if the connection must wait for the next iteration
         of the event loop before it begins another one."""
         self._requests += 1
-        self._count()
+        if not self._is_counted:
+            self._count()
         return self._requests >= TURN_REQUESTS
 
     @property
@@ -48,12 +49,12 @@ class Turn:
     def count(self, *, size: int) -> None:
         """Adds bytes of records that were read."""
         self._bytes += size
-        self._count()
+        if not self._is_counted:
+            self._count()
 
     def _count(self) -> None:
-        if not self._is_counted:
-            self._is_counted = True
-            asyncio.get_running_loop().call_soon(self._end)
+        self._is_counted = True
+        asyncio.get_running_loop().call_soon(self._end)
 
     def _end(self) -> None:
         self._requests = self._bytes = 0

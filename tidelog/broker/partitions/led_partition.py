@@ -480,7 +480,9 @@ class Awaiting:
         return self._done.done()
 
     def hear(self, outcome: ProduceReceipt | TidelogError) -> None:
-        """Resolves the future with the receipt or the error."""
+        """Resolves the future with the receipt or the error, if its coroutine still waits."""
+        if self._done.done():
+            return
         if isinstance(outcome, TidelogError):
             self._done.set_exception(outcome)
         else:

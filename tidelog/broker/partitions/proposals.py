@@ -59,7 +59,8 @@ class Asker(Protocol):
         """True if nobody waits for the answer any more."""
 
     def hear(self, outcome: ProduceReceipt | TidelogError) -> None:
-        """Takes the result, once. Must not raise, nor take long: many askers are called one after the other."""
+        """Takes the result, once, even if nobody waits for it any more. Must not raise, nor take long: many askers are
+        called one after the other."""
 
 
 Ahead = dict[int, tuple[int, int]]
@@ -109,9 +110,9 @@ class Proposal(Struct, eq=False):
         self.complete(error.forget_origin())  # where this proposal is at hand
 
     def complete(self, outcome: ProduceReceipt | TidelogError) -> None:
-        """Passes the result to the caller, if it still waits."""
+        """Passes the result to the caller, once."""
         asker, self.asker = self.asker, None
-        if asker is not None and not asker.is_gone:
+        if asker is not None:
             asker.hear(outcome)
 
     def expire(self) -> None:

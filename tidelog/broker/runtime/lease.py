@@ -40,7 +40,7 @@ class Lease:
 
     def require(self) -> None:
         """Raises `LeaderNotAvailable` if another broker may lead by now: nothing was done."""
-        if not self.is_held:
+        if self._clock.monotonic_s() >= self._until_s:
             raise LeaderNotAvailable(
                 "this broker has not heard from the controller for so long that another may lead this partition by "
                 "now; nothing was appended or read. Try again; replica=local reads what is here"
