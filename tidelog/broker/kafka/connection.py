@@ -310,6 +310,7 @@ class Connection:
         return True
 
     def _produced(self, slot: Slot, production: Production) -> None:
+        slot.production = None  # which references the slot: this frees both without a garbage collection
         if self._is_lost:
             return
         slot.has_error = production.has_failed
