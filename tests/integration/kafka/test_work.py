@@ -1,8 +1,9 @@
-"""The bounds on the work of small requests: callbacks and timers of the event loop, tasks, writes."""
+"""The bounds on the work of small requests: callbacks and timers of the event loop, tasks, writes, garbage."""
 
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, cast
@@ -126,3 +127,34 @@ async def test_a_fetch_that_finds_data_and_heartbeats_take_no_task_and_no_timer(
     beat = request_frame(Key.HEARTBEAT, 4, member_tree(joined.member_id, joined.generation_id))
     assert made(lambda: wire.feed(beat)) == {"call_soon": 2}
     assert {answer.error_code.value for answer in await wire.answers(Key.HEARTBEAT, 4)} == {0}
+
+
+@pytest.mark.parametrize("key", [Key.PRODUCE, Key.FETCH, Key.HEARTBEAT], ids=lambda key: key.label)
+async def test_answered_requests_leave_nothing_to_the_garbage_collector(site: KafkaSite, key: Key) -> None:
+    """References in a cycle are freed by a collection only, and each collection looks at everything."""
+    client = await site.client()
+    await client.produce(("t", 0, batch(b"x" * 1_000)))
+    joined = await lead(client)
+    topics = [{"name": "t", "partition_data": [{"index": 0, "records": batch(b"x" * 100)}]}]
+    version, tree = {
+        Key.PRODUCE: (9, {"transactional_id": None, "acks": -1, "timeout": 30_000, "topic_data": topics}),
+        Key.FETCH: (12, fetch_tree(("t", 0, 0), max_wait=500)),
+        Key.HEARTBEAT: (4, member_tree(joined.member_id, joined.generation_id)),
+    }[key]
+    wire, frame, rounds = Wire(site), request_frame(key, version, tree), 10
+
+    async def serve() -> None:
+        for _ in range(rounds):
+            wire.feed(frame)
+            while not wire.writes:
+                await asyncio.sleep(0)
+            wire.writes.clear()
+
+    await serve()
+    gc.collect()
+    gc.disable()
+    try:
+        await asyncio.wait_for(serve(), 30)
+        assert gc.collect() < rounds * PIPELINED
+    finally:
+        gc.enable()
