@@ -15,23 +15,23 @@ from tidelog.model.kafka_wire import Malformed
 from tidelog.model.receipt_tags import FetchedTag, decode_fetched
 from tidelog.transport.errors import NoAnswer, error_from_code, lost_from_answer
 from tidelog.transport.frames import codec
-from tidelog.transport.frames.codec import Fetched, Wanted
-from tidelog.transport.frames.errors import error_of, told_nonsense
+from tidelog.transport.frames.codec import Fetched, FetchQuery
+from tidelog.transport.frames.errors import error_of, nonsense
 from tidelog.transport.frames.session import RecordSession
 
 INT32_MAX: Final = (1 << 31) - 1
 
 
-async def fetch_in_frames(session: RecordSession, address: str, wanted: Wanted) -> FetchAnswer | None:
+async def fetch_in_frames(session: RecordSession, address: str, query: FetchQuery) -> FetchAnswer | None:
     """Fetches from one partition by Kafka's protocol. Returns None if HTTP has to be used instead: the broker has no
     usable Kafka listener, or is not the leader. Raises the error in the broker's response, `NoAnswer` or
     `ConnectFailed`."""
     if not session.has_frames(address):
         return None
-    bytes_max = min(wanted.bytes_max, INT32_MAX)
-    wanted = wanted._replace(bytes_max=bytes_max, bytes_min=min(wanted.bytes_min, bytes_max))
-    wait_s = wanted.wait_ms / 1000
-    request = codec.fetch(session.client_id, wanted)
+    bytes_max = min(query.bytes_max, INT32_MAX)
+    query = query._replace(bytes_max=bytes_max, bytes_min=min(query.bytes_min, bytes_max))
+    wait_s = query.wait_ms / 1000
+    request = codec.fetch(session.client_id, query)
     frame = await session.attempt_in_frames(
         address, request, timeout_s=session.request_timeout_s + wait_s, expects_s=wait_s
     )
@@ -39,9 +39,9 @@ async def fetch_in_frames(session: RecordSession, address: str, wanted: Wanted) 
         session.no_frames(address)
         return None
     try:
-        fetched = codec.read_fetched(frame, wanted)
+        fetched = codec.read_fetched(frame, query)
     except Malformed as error:
-        raise told_nonsense(error) from error
+        raise nonsense(error) from error
     outcome = parse_fetched(fetched)
     if isinstance(outcome, FetchAnswer):
         session.succeeded()
@@ -53,7 +53,7 @@ async def fetch_in_frames(session: RecordSession, address: str, wanted: Wanted) 
 
 def parse_fetched(fetched: Fetched) -> FetchAnswer | TidelogError:
     """Returns the records of a Fetch response, or its error."""
-    result = fetched.told
+    result = fetched.status
     if result.tag is None:
         return (
             error_of(result)

@@ -30,7 +30,7 @@ from tidelog.model.early_reads import is_read_early
 from tidelog.model.errors import DamagedBatch, InvalidBatch, OffsetOutOfRange, TidelogError, UnknownTopic
 from tidelog.transport.backoff import Backoff
 from tidelog.transport.connections import Answer
-from tidelog.transport.frames.codec import Wanted
+from tidelog.transport.frames.codec import FetchQuery
 from tidelog.transport.frames.session import RecordSession
 from tidelog.transport.offsets import OffsetQuery, PartitionOffsets, wait_for_offsets
 from tidelog.transport.session import needs_refresh
@@ -122,7 +122,7 @@ class Fetcher:
         async with self._polls:
             wait_ms = options.wait_ms * POLLS_MAX // max(POLLS_MAX, len(self._tasks))
             bytes_max = options.bytes_max_of(len(self._tasks))
-            query = Wanted(topic, partition, cursor.fetch_offset, bytes_max, options.bytes_min, wait_ms)
+            query = FetchQuery(topic, partition, cursor.fetch_offset, bytes_max, options.bytes_min, wait_ms)
             address = self._session.leader(topic, partition)
             above = self._above(cursor, described.commit_order)
             answer = None
@@ -147,7 +147,7 @@ class Fetcher:
         is_behind = cursor.fetch_offset < (cursor.high_watermark or 0)
         return None if is_behind else cursor.early.above(cursor.fetch_offset)
 
-    async def _fetch_over_http(self, address: str, query: Wanted, above: str | None) -> FetchAnswer:
+    async def _fetch_over_http(self, address: str, query: FetchQuery, above: str | None) -> FetchAnswer:
         target = (
             f"/topics/{quote(query.topic, safe='')}/partitions/{query.partition}/batches?offset={query.offset}"
             f"&max_bytes={query.bytes_max}&min_bytes={query.bytes_min}&wait_ms={query.wait_ms}"

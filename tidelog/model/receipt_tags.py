@@ -18,7 +18,8 @@ from tidelog.model.kafka_wire import Reader, tagged
 
 TAG: Final = 10_000
 """Number of the tagged field. Kafka numbers its own from 0 on."""
-ASKED: Final = tagged({TAG: b""})
+REQUEST_TAG: Final = tagged({TAG: b""})
+"""Encoded tagged fields of a request that asks for the field `TAG` in the answer."""
 
 
 class ProducedTag(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -23,8 +23,8 @@ from tidelog.producer.options import ProducerOptions
 from tidelog.producer.parcels import STRAY, Outcome, Parcel
 from tidelog.transport.errors import NoAnswer, error_from_code
 from tidelog.transport.frames import codec
-from tidelog.transport.frames.codec import Sent, Told
-from tidelog.transport.frames.errors import error_of, told_nonsense
+from tidelog.transport.frames.codec import PartitionStatus, Sent
+from tidelog.transport.frames.errors import error_of, nonsense
 from tidelog.transport.frames.session import RecordSession
 from tidelog.transport.session import verdict_ms
 
@@ -59,20 +59,20 @@ class ProduceFrames:
         try:
             results = codec.read_produced(frame, sent)
         except Malformed as error:
-            raise told_nonsense(error) from error
+            raise nonsense(error) from error
         outcomes = [self._outcome(result, len(parcel.batches)) for result, parcel in zip(results, parcels, strict=True)]
         if any(outcome.receipts for outcome in outcomes):
             self._session.succeeded()
         return outcomes
 
-    def _outcome(self, result: Told, batch_count: int) -> Outcome:
+    def _outcome(self, result: PartitionStatus, batch_count: int) -> Outcome:
         receipts = parse_result(result, batch_count)
         if isinstance(receipts, NotLeader) and self._session.transport != "kafka":
             return STRAY
         return Outcome(error=receipts, is_own=True) if isinstance(receipts, TidelogError) else Outcome(receipts)
 
 
-def parse_result(result: Told, batch_count: int) -> Sequence[BatchReceipt] | TidelogError:
+def parse_result(result: PartitionStatus, batch_count: int) -> Sequence[BatchReceipt] | TidelogError:
     """Returns the receipts of a partition's batches, or the partition's error."""
     if result.tag is None:
         return _in_kafkas_words(result, batch_count)
@@ -88,7 +88,7 @@ def parse_result(result: Told, batch_count: int) -> Sequence[BatchReceipt] | Tid
     return [BatchReceipt(offset, tag.leader_epoch, acked_by, tag.durability) for offset in tag.base_offsets]
 
 
-def _in_kafkas_words(result: Told, batch_count: int) -> Sequence[BatchReceipt] | TidelogError:
+def _in_kafkas_words(result: PartitionStatus, batch_count: int) -> Sequence[BatchReceipt] | TidelogError:
     if result.code in (0, OLD_REPEAT):
         return NoAnswer(f"the answer has no receipt of {batch_count} batches; is this a tidelog broker?")
     return error_of(result)

@@ -23,7 +23,7 @@ from tidelog.model.kafka_wire import (
     tagged,
     uvarint,
 )
-from tidelog.model.receipt_tags import ASKED, TAG, is_requested
+from tidelog.model.receipt_tags import REQUEST_TAG, TAG, is_requested
 
 
 def reader(frame: bytes, position: int = 0) -> Reader:
@@ -152,7 +152,7 @@ def test_tagged_fields_are_skipped_but_for_the_one_that_is_wanted() -> None:
 
 
 def test_clients_of_ours_ask_by_a_tagged_field_of_a_flexible_version() -> None:
-    assert is_requested(reader(ASKED), is_flexible=True)
+    assert is_requested(reader(REQUEST_TAG), is_flexible=True)
     assert not is_requested(reader(tagged({TAG + 1: b""})), is_flexible=True)
     assert not is_requested(reader(NO_TAGS), is_flexible=True)
-    assert not is_requested(reader(ASKED), is_flexible=False)
+    assert not is_requested(reader(REQUEST_TAG), is_flexible=False)

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from tidelog.model.kafka_wire import INT32, NO_TAGS, Malformed, Reader, array, string, uvarint
 from tidelog.model.ports import Buffer
-from tidelog.model.receipt_tags import ASKED, TAG
+from tidelog.model.receipt_tags import REQUEST_TAG, TAG
 
 PRODUCE: Final = 0
 FETCH: Final = 1
@@ -41,7 +41,7 @@ class Sent(NamedTuple):
     size: int
 
 
-class Told(NamedTuple):
+class PartitionStatus(NamedTuple):
     """The part of a Produce or Fetch response about one partition: Kafka's error code and message, and the tagged field
     that tidelog adds."""
 
@@ -67,11 +67,11 @@ def produce(client_id: str, acks: int, timeout_ms: int, parcels: Sequence[Sent])
         out += INT32.pack(parcel.partition) + uvarint(parcel.size + 1)
         pieces += [out, *parcel.batches]
         out = bytearray(NO_TAGS + NO_TAGS)
-    out += ASKED
+    out += REQUEST_TAG
     return [*pieces, out]
 
 
-def read_produced(frame: memoryview, parcels: Sequence[Sent]) -> list[Told]:
+def read_produced(frame: memoryview, parcels: Sequence[Sent]) -> list[PartitionStatus]:
     """Parses a Produce response. Raises `Malformed` for an invalid response or one about other partitions than
     `parcels`."""
     reader = _answer(frame, is_flexible=True)
@@ -90,7 +90,7 @@ def read_produced(frame: memoryview, parcels: Sequence[Sent]) -> list[Told]:
             reader.nullable_string(is_flexible=True)
             reader.tags(is_flexible=True)
         message = reader.nullable_string(is_flexible=True) or ""
-        results.append(Told(code, message, reader.tag(TAG)))
+        results.append(PartitionStatus(code, message, reader.tag(TAG)))
         reader.tags(is_flexible=True)
     return results
 
@@ -157,13 +157,13 @@ def _answer(frame: memoryview, *, is_flexible: bool) -> Reader:
 class Fetched(NamedTuple):
     """The result of a Fetch of one partition. `records` is a slice of the response's buffer."""
 
-    told: Told
+    status: PartitionStatus
     high_watermark: int
     log_start_offset: int
     records: memoryview
 
 
-class Wanted(NamedTuple):
+class FetchQuery(NamedTuple):
     """The parameters of a Fetch of one partition."""
 
     topic: str
@@ -174,34 +174,34 @@ class Wanted(NamedTuple):
     wait_ms: int
 
 
-def fetch(client_id: str, wanted: Wanted) -> list[Buffer]:
+def fetch(client_id: str, query: FetchQuery) -> list[Buffer]:
     """Returns a Fetch request for one partition."""
     out = bytearray(head(FETCH, FETCH_VERSION, client_id, is_flexible=True))
-    out += INT32.pack(-1) + struct.pack(">iiibii", wanted.wait_ms, wanted.bytes_min, wanted.bytes_max, 1, 0, -1)
-    out += array(1, is_flexible=True) + string(wanted.topic, is_flexible=True) + array(1, is_flexible=True)
-    out += struct.pack(">iiqiqi", wanted.partition, -1, wanted.offset, -1, -1, wanted.bytes_max)
-    out += NO_TAGS + NO_TAGS + array(0, is_flexible=True) + string("", is_flexible=True) + ASKED
+    out += INT32.pack(-1) + struct.pack(">iiibii", query.wait_ms, query.bytes_min, query.bytes_max, 1, 0, -1)
+    out += array(1, is_flexible=True) + string(query.topic, is_flexible=True) + array(1, is_flexible=True)
+    out += struct.pack(">iiqiqi", query.partition, -1, query.offset, -1, -1, query.bytes_max)
+    out += NO_TAGS + NO_TAGS + array(0, is_flexible=True) + string("", is_flexible=True) + REQUEST_TAG
     return [out]
 
 
-def read_fetched(frame: memoryview, wanted: Wanted) -> Fetched:
+def read_fetched(frame: memoryview, query: FetchQuery) -> Fetched:
     """Parses a Fetch response. Raises `Malformed` for an invalid response or one about another partition."""
     reader = _answer(frame, is_flexible=True)
     reader.int32()  # how long the broker does not listen, which shows by itself
     code = reader.int16()
     reader.int32()
     if code != 0:
-        return Fetched(Told(code, "", None), -1, -1, frame[:0])
-    if reader.array(1, is_flexible=True) != 1 or reader.string(is_flexible=True) != wanted.topic:
-        raise Malformed(f"the answer is not about {wanted.topic}")
+        return Fetched(PartitionStatus(code, "", None), -1, -1, frame[:0])
+    if reader.array(1, is_flexible=True) != 1 or reader.string(is_flexible=True) != query.topic:
+        raise Malformed(f"the answer is not about {query.topic}")
     if reader.array(1, is_flexible=True) != 1:
-        raise Malformed(f"the answer is not about one partition of {wanted.topic}")
+        raise Malformed(f"the answer is not about one partition of {query.topic}")
     partition, code, high_watermark, _, log_start_offset = reader.unpack(_PLACE)
-    if partition != wanted.partition:
-        raise Malformed(f"the answer is about partition {partition}, and not {wanted.partition}")
+    if partition != query.partition:
+        raise Malformed(f"the answer is about partition {partition}, and not {query.partition}")
     for _ in range(reader.array(16, is_flexible=True)):  # aborted transactions
         reader.skip(16)
         reader.tags(is_flexible=True)
     reader.int32()  # a replica that is nearer
     begin, end = reader.nullable_span(is_flexible=True) or (0, 0)
-    return Fetched(Told(code, "", reader.tag(TAG)), high_watermark, log_start_offset, frame[begin:end])
+    return Fetched(PartitionStatus(code, "", reader.tag(TAG)), high_watermark, log_start_offset, frame[begin:end])

@@ -11,7 +11,7 @@ from tidelog.model.errors import TidelogError, TimedOutAfterAppend
 from tidelog.model.kafka_codes import KafkaCode
 from tidelog.model.kafka_wire import Malformed
 from tidelog.transport.errors import NoAnswer
-from tidelog.transport.frames.codec import Told
+from tidelog.transport.frames.codec import PartitionStatus
 
 _BY_KAFKA: Final[Mapping[int, type[TidelogError]]] = MappingProxyType(
     {
@@ -23,14 +23,14 @@ _BY_KAFKA: Final[Mapping[int, type[TidelogError]]] = MappingProxyType(
 )
 
 
-def error_of(told: Told) -> TidelogError:
+def error_of(status: PartitionStatus) -> TidelogError:
     """Returns the exception for a Kafka error code; `NoAnswer` (outcome unknown) for an unknown code."""
-    kind = _BY_KAFKA.get(told.code)
-    text = told.message or f"Kafka's error {told.code}"
+    kind = _BY_KAFKA.get(status.code)
+    text = status.message or f"Kafka's error {status.code}"
     return NoAnswer(text) if kind is None else kind(text)
 
 
-def told_nonsense(error: Malformed) -> NoAnswer:
+def nonsense(error: Malformed) -> NoAnswer:
     """Returns the error for a response that cannot be parsed: `NoAnswer`, since the broker may have executed the
     request."""
     return NoAnswer(f"the answer makes no sense ({error.message}); is this a tidelog broker?")

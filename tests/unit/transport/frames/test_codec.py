@@ -13,13 +13,13 @@ from tidelog.broker.kafka.produce_codec import read_produce, write_produced
 from tidelog.model.errors import NotAuthorized, NotLeader, TimedOutAfterAppend
 from tidelog.model.kafka_codes import KafkaCode
 from tidelog.model.kafka_wire import NO_TAGS, Malformed
-from tidelog.model.receipt_tags import ASKED, ProducedTag
+from tidelog.model.receipt_tags import REQUEST_TAG, ProducedTag
 from tidelog.model.steps import drive
 from tidelog.producer.accumulator import BatchReceipt
 from tidelog.producer.produce_frames import parse_result
 from tidelog.transport.errors import NoAnswer
 from tidelog.transport.frames import codec
-from tidelog.transport.frames.codec import Sent, Told, Wanted
+from tidelog.transport.frames.codec import FetchQuery, PartitionStatus, Sent
 
 SENT = [Sent("flüge", 3, [b"one", bytearray(b"two")], 6), Sent("t", 0, [b"x" * 200], 200)]
 
@@ -45,7 +45,7 @@ def test_a_produce_request_is_read_by_the_broker_and_by_kio() -> None:
     assert (request.transactional_id, request.acks, request.timeout_ms, request.is_ours) == (None, -1, 4_000, True)
     found = [(entry.topic, entry.partition, call.frame[slice(*(entry.records or ()))]) for entry in request.entries]
     assert found == [("flüge", 3, b"onetwo"), ("t", 0, b"x" * 200)]
-    frame = b"".join(pieces).removesuffix(ASKED) + NO_TAGS  # kio does not skip what it does not know
+    frame = b"".join(pieces).removesuffix(REQUEST_TAG) + NO_TAGS  # kio does not skip what it does not know
     body, size = entity_reader(KioProduce)(frame, 8 + 2 + len("me") + 1)
     assert 8 + 2 + len("me") + 1 + size == len(frame)
     assert [topic.name for topic in body.topic_data] == ["flüge", "t"]
@@ -71,8 +71,8 @@ def test_a_receipt_comes_as_it_was_made() -> None:
 
 def test_what_is_no_receipt_leaves_the_outcome_open() -> None:
     for tag in (b"", b"{", b'{"base_offsets": [1, 2]}', b'{"base_offsets": "x"}', b"\xff"):
-        assert isinstance(parse_result(Told(0, "", memoryview(tag)), 1), NoAnswer)
-    assert isinstance(parse_result(Told(0, "", None), 1), NoAnswer)
+        assert isinstance(parse_result(PartitionStatus(0, "", memoryview(tag)), 1), NoAnswer)
+    assert isinstance(parse_result(PartitionStatus(0, "", None), 1), NoAnswer)
 
 
 def test_kafkas_words_alone_keep_what_is_definite() -> None:
@@ -82,7 +82,7 @@ def test_kafkas_words_alone_keep_what_is_definite() -> None:
         (KafkaCode.REQUEST_TIMED_OUT, TimedOutAfterAppend),
         (-1, NoAnswer),
     ):
-        error = parse_result(Told(code, "", None), 1)
+        error = parse_result(PartitionStatus(code, "", None), 1)
         assert isinstance(error, kind)
         assert error.definite is (kind in (NotAuthorized, NotLeader))
 
@@ -100,7 +100,7 @@ def test_an_answer_about_others_or_cut_short_is_malformed() -> None:
 
 
 def test_a_fetch_request_is_read_by_the_broker() -> None:
-    call = broker_call(list(codec.fetch("me", Wanted("t", 2, 77, 1_000, 3, 500))))
+    call = broker_call(list(codec.fetch("me", FetchQuery("t", 2, 77, 1_000, 3, 500))))
     request = drive(read_fetch(call))
     assert (request.wait_ms, request.bytes_min, request.bytes_max, request.session_epoch) == (500, 3, 1_000, -1)
     (entry,) = request.entries
