@@ -18,13 +18,13 @@ import structlog
 
 from tidelog.broker.kafka.api_versions import answer_too_new, answer_versions, client_software
 from tidelog.broker.kafka.apis import APIS, Key
-from tidelog.broker.kafka.call import Answer, Call, Head, read_call
+from tidelog.broker.kafka.call import Answer, Head, read_call
 from tidelog.broker.kafka.fetch import Fetching
 from tidelog.broker.kafka.groups.beats import BEATS
 from tidelog.broker.kafka.handlers import Handlers
 from tidelog.broker.kafka.identity import Identity
 from tidelog.broker.kafka.listener_parts import Parts
-from tidelog.broker.kafka.means import ROOM_LOOK_S, Means
+from tidelog.broker.kafka.means import ROOM_LOOK_S, Lack, Means
 from tidelog.broker.kafka.memory import ConnectionMemory
 from tidelog.broker.kafka.pipeline import Pipeline, Slot
 from tidelog.broker.kafka.produce import Production
@@ -173,7 +173,9 @@ class Connection:
         known = self._forms.read(head, frame, came_s) if api.key is Key.PRODUCE else None
         call = read_call(api, head, frame, came_s) if known is None else known.call
         self._identity.refuse(api.key, self._stream.certificate)
-        if not self._has_means(call):
+        lack = self._means.lack(call, self._identity.caller)
+        if lack is not None:
+            self._wait_for(lack)
             return False
         slot = Slot(call, len(frame), self._parts.metrics.calls[api.key, head.version])
         if api.key is Key.PRODUCE:
@@ -192,16 +194,11 @@ class Connection:
             self._stream.send(answer_too_new(head))
         return True
 
-    def _has_means(self, call: Call) -> bool:
-        """Returns True if the request has the memory and quota to begin; otherwise schedules another attempt and
-        returns False."""
-        lack = self._means.lack(call, self._identity.caller)
-        if lack is None:
-            return True
+    def _wait_for(self, lack: Lack) -> None:
+        """Schedules another attempt to begin the request that lacks something."""
         if self._waiting is None:
             self._parts.metrics.held[lack.reason] += 1
         self._look_later(lack.look_s)
-        return False
 
     # -- what is alone -----------------------------------------------------------------------------------------------
 

@@ -31,6 +31,8 @@ class Identity:
         self.caller = Caller(ANONYMOUS, host)
         self.sasl = SaslLogin(face.login, mechanisms, host, face.clock) if mechanisms else None
         """The SASL login; None if this listener needs no login."""
+        self.is_known = self.sasl is None
+        """False while the client has still to log in."""
         self._face = face
         self._rules = rules
         self._proof: Proof = NO_PROOF
@@ -38,11 +40,6 @@ class Identity:
         """Users and ACLs (a snapshot object) at the last check of the login."""
         self._holder: str | None = None
         """User for whom the connection is counted in the connection quota; None if it is not counted."""
-
-    @property
-    def is_known(self) -> bool:
-        """Returns False while the client has still to log in."""
-        return self.sasl is None or self.sasl.proof is not None
 
     def refuse(self, key: Key, certificate: Mapping[str, Any] | None) -> None:
         """Raises `NotAuthenticated` if the client has not logged in yet or its login is no longer valid;
@@ -66,6 +63,7 @@ class Identity:
     def logged_in(self) -> None:
         """Makes the principal of a finished SASL login the caller of this connection."""
         if self.sasl is not None and self.sasl.proof is not None and self.sasl.proof is not self._proof:
+            self.is_known = True
             self._take(self.sasl.proof)
 
     def _take(self, proof: Proof) -> None:

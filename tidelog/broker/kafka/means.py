@@ -51,6 +51,7 @@ class Means:
         self.pacing = Pacing(parts.face.shares, parts.limits)
         self._parts = parts
         self._memory = memory
+        self._shares = parts.face.shares
         self._brake = parts.admission.shedding.brake
 
     def lack(self, call: Call, caller: Caller) -> Lack | None:
@@ -64,8 +65,9 @@ class Means:
                 return broker_lack
         if not self._memory.take_frame(call.reader.end):
             return Lack("request memory", ROOM_LOOK_S)
-        pause_s = self.pacing.pause_s(call, caller)
-        return Lack("share", pause_s) if pause_s > 0 else None
+        if self._shares.are_set and (pause_s := self.pacing.pause_s(call, caller)) > 0:
+            return Lack("share", pause_s)
+        return None
 
     def _lack_of_broker(self, key: Key) -> Lack | None:
         if key is Key.FETCH and has_no_room(self._parts.admission):

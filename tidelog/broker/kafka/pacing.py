@@ -38,8 +38,9 @@ class Pacing:
         self._s_max = limits.throttle_s_max
 
     def pause_s(self, call: Call, caller: Caller) -> float:
-        """Returns the seconds that a request has to wait. If they are 0 the request is charged and may begin."""
-        if call.api.key in _FREE or not self._shares.are_set:
+        """Returns the seconds that a request has to wait, if there is any quota. If they are 0 the request is charged
+        and may begin."""
+        if call.api.key in _FREE:
             return 0.0
         client = Client(caller.principal, call.client_id)
         owed_s = self._owed_s(_CHARGED.get(call.api.key), client)

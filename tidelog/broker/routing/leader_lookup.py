@@ -75,11 +75,6 @@ class LeaderLookup:
         return self._host.position_in_force
 
     @property
-    def image(self) -> ClusterImage:
-        """This broker's metadata image; another object after each change of the metadata."""
-        return self._host.image
-
-    @property
     def is_in_force(self) -> bool:
         """True if this broker's replicas match its image, so that it leads all that the image has it lead."""
         return self.position_in_force >= self.position

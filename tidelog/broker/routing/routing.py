@@ -38,6 +38,7 @@ class Routing:
     """
 
     def __init__(self, host: Host, peers: Peers) -> None:
+        self._host = host
         self._lookup = LeaderLookup(host)
         self.calls = LeaderCalls(self._lookup, peers)
         """The calls to partition leaders, with retries."""
@@ -78,7 +79,7 @@ class Routing:
         nothing is forwarded. Raises `UnknownTopic`, `UnknownPartition`, `NotLeader` if another broker leads it, and
         `LeaderNotAvailable` if there is no leader or the log is not open yet.
         """
-        image = self._lookup.image
+        image = self._host.image
         if image is not self._led_image:
             self._led.clear()
             self._led_image = image
