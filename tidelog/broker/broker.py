@@ -12,7 +12,7 @@ have no requests in progress, leave the cluster, flush everything, and leave the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -464,6 +464,16 @@ class Broker:
     def controller_node(self) -> int | None:
         """The node id of the broker that leads the metadata log, as far as this broker knows; None if it knows none."""
         return self._channel.leader
+
+    @property
+    def ended_brokers(self) -> Collection[int]:
+        """The node ids of the brokers whose processes have surely ended."""
+        return self._peers.down
+
+    @property
+    def missed_brokers(self) -> Collection[int]:
+        """The node ids of the brokers whose processes have ended, or may have a moment ago."""
+        return [*self._peers.down, *self._peers.in_doubt]
 
     def _controller_elsewhere(self) -> ControllerElsewhere | None:
         leader = self._channel.leader

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from tidelog.config.schema import BrokerConfig, TopicConfig
@@ -50,6 +50,16 @@ class Cluster(Protocol):
         """Node id of the active controller (the leader of the metadata log), as far as this broker knows; None if
         unknown.
         """
+
+    @property
+    def ended_brokers(self) -> Collection[int]:
+        """Node ids of the brokers whose processes have surely ended, though the metadata may not say so yet: their
+        hosts refuse connections."""
+
+    @property
+    def missed_brokers(self) -> Collection[int]:
+        """Node ids of the brokers whose processes have ended, and of those that may have, since all connections to them
+        were lost a moment ago."""
 
     def topic(self, name: str) -> Topic:
         """Returns a topic of the metadata image. Raises `UnknownTopic`."""

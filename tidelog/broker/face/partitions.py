@@ -87,6 +87,8 @@ class Partitions:
         """Returns a partition that this broker leads, for clients that find leaders themselves (Kafka's protocol).
         Raises `UnknownTopic`, `UnknownPartition`, `NotLeader`, `LeaderNotAvailable`.
         """
+        self.wait_for_metadata = routing.wait_for_metadata
+        """Waits until a condition on the metadata holds, checked after each change, or until a deadline (loop time)."""
         self.local_copy = replicas.local_copy
         """Returns this broker's replica of a partition; None if there is none or its log cannot be opened."""
         self.any_copy = replicas.any_copy

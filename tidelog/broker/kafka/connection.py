@@ -26,6 +26,7 @@ from tidelog.broker.kafka.identity import Identity
 from tidelog.broker.kafka.listener_parts import Parts
 from tidelog.broker.kafka.means import ROOM_LOOK_S, Lack, Means
 from tidelog.broker.kafka.memory import ConnectionMemory
+from tidelog.broker.kafka.metadata import MetadataRequest
 from tidelog.broker.kafka.pipeline import Pipeline, Slot
 from tidelog.broker.kafka.produce import Production
 from tidelog.broker.kafka.produce_codec import ProduceRequest, read_produce, write_produced
@@ -213,8 +214,8 @@ class Connection:
             self._pipeline.answer_now(slot, answer_versions(call))
             return
         if call.api.key is Key.METADATA:
-            metadata = self._parts.metadata
-            self._begin_steps(slot, metadata.answer(call, self._identity.caller), metadata.answer_later)
+            request = MetadataRequest(self._parts.metadata, call, self._identity.caller)
+            self._begin_steps(slot, request.try_to_answer(), request.answer_later)
             return
         beat = BEATS.get(call.api.key)
         if beat is not None and (answer := beat(self._parts, call, self._identity.caller)):

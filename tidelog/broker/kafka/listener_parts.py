@@ -12,6 +12,7 @@ from tidelog.broker.face.partitions import Partitions
 from tidelog.broker.kafka.limits import KafkaLimits
 from tidelog.broker.kafka.metadata import MetadataCalls
 from tidelog.broker.kafka.metrics import KafkaMetrics
+from tidelog.broker.kafka.missed_leaders import MissedLeaders
 from tidelog.broker.kafka.slices import Turn
 from tidelog.broker.kafka.topic_ids import TopicIds
 from tidelog.model.access import Caller, Operation, Resource, refusal
@@ -32,10 +33,12 @@ class Parts:
     log_level: LogLevel
     ids: TopicIds = field(default_factory=TopicIds)
     turn: Turn = field(default_factory=Turn)
+    missed: MissedLeaders = field(init=False)
     metadata: MetadataCalls = field(init=False)
 
     def __post_init__(self) -> None:
-        self.metadata = MetadataCalls(self.face.cluster, self.admission, self.face.work, self.ids)
+        self.missed = MissedLeaders(self.face)
+        self.metadata = MetadataCalls(self.face, self.admission, self.ids, self.missed)
 
     def may(self, caller: Caller, operation: Operation, resource: Resource) -> bool:
         """Returns True if the ACLs allow the caller this operation on the resource. A refusal is written to the audit

@@ -2,7 +2,8 @@
 
 After a broker fails, all clients ask at once. So the encoding of a topic is cached until the topic changes, and that of
 the brokers until the metadata changes. Brokers without a Kafka listener are left out: a partition led by one of them
-has no leader for these clients. Metadata requests never create topics.
+has no leader for these clients, as has one whose leader has ended and is not replaced yet (`MissedLeaders`). Metadata
+requests never create topics.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from tidelog.broker.face.admission import Admission
-from tidelog.broker.face.cluster import Cluster
-from tidelog.broker.face.work import HeavyWork
+from tidelog.broker.face.face import BrokerFace
 from tidelog.broker.kafka.call import Answer, Call
 from tidelog.broker.kafka.codes import unknown_topic_code
-from tidelog.broker.kafka.slices import Slices
+from tidelog.broker.kafka.listed_brokers import ListedBrokers
+from tidelog.broker.kafka.missed_leaders import MissedLeaders
+from tidelog.broker.kafka.slices import Slices, finished
 from tidelog.broker.kafka.topic_ids import TopicIds
 from tidelog.model.access import Caller, Operation, Resource
 from tidelog.model.cluster import KAFKA, NO_LEADER, BrokerInfo, ClusterImage, PartitionInfo, Topic
@@ -59,20 +61,48 @@ def read_topics(call: Call) -> Steps[list[NamedTopic] | None]:
     return None if count < 0 or (version == 0 and count == 0) else topics
 
 
+class MetadataRequest:
+    """A Metadata request in progress."""
+
+    def __init__(self, calls: MetadataCalls, call: Call, caller: Caller) -> None:
+        self._calls = calls
+        self._call = call
+        self._caller = caller
+        self._topics: list[NamedTopic] | None = None
+
+    def try_to_answer(self) -> Steps[Answer | None]:
+        """Returns the answer; None if it may have to wait for new leaders. Raises `Malformed`."""
+        self._topics = yield from read_topics(self._call)
+        return None if self._calls.missed.can_exist else (yield from self._answer())
+
+    async def answer_later(self, steps: Steps[Answer | None]) -> tuple[Answer, bool]:
+        """Finishes `try_to_answer` in slices, between which the event loop serves other connections; then waits for new
+        leaders if necessary. Returns the answer, and False since it is never an error."""
+        answer = await finished(self._calls.work, steps)  # None from steps that have ended, too
+        if answer is None:
+            await self._calls.missed.wait_for_successors()
+            answer = await finished(self._calls.work, self._answer())
+        return answer, False
+
+    def _answer(self) -> Steps[Answer]:
+        return self._calls.answer(self._call, self._caller, self._topics)
+
+
 class MetadataCalls:
     """Answers Metadata requests, and caches the encoded topics and brokers of its answers."""
 
-    def __init__(self, cluster: Cluster, admission: Admission, work: HeavyWork, ids: TopicIds) -> None:
-        self._cluster = cluster
+    def __init__(self, face: BrokerFace, admission: Admission, ids: TopicIds, missed: MissedLeaders) -> None:
+        self.work = face.work
+        self.missed = missed
+        self._cluster = face.cluster
         self._admission = admission
-        self._work = work
         self._ids = ids
+        self._listed = ListedBrokers(face.clock.monotonic_s, face.cluster.config.broker_session_timeout_ms / 1000)
         self._topics: dict[tuple[str, int], tuple[Topic, tuple[int, ...], bytes]] = {}
-        self._brokers: dict[int, tuple[ClusterImage, bytes]] = {}
+        self._brokers: dict[int, tuple[list[BrokerInfo], bytes]] = {}
 
-    def answer(self, call: Call, caller: Caller) -> Steps[Answer | None]:
-        """Returns the answer to a request, all of it from one cluster image. Raises `Malformed`."""
-        topics = yield from read_topics(call)
+    def answer(self, call: Call, caller: Caller, topics: list[NamedTopic] | None) -> Steps[Answer]:
+        """Returns the answer to a request for these topics (None: all), all of it from one cluster image."""
         image = self._cluster.image
         version, is_flexible = call.version, call.is_flexible
         if topics is None:
@@ -89,20 +119,14 @@ class MetadataCalls:
             end + (NO_TAGS if is_flexible else b""),
         ]
 
-    async def answer_later(self, steps: Steps[Answer | None]) -> tuple[Answer, bool]:
-        """Finishes `answer` in slices, between which the event loop serves other connections. Returns the answer, and
-        False since it is never an error."""
-        answer = await self._work.finish(steps)
-        assert answer is not None
-        return answer, False
-
     def _may_see(self, caller: Caller, name: str) -> bool:
         return self._admission.may(caller, Operation.DESCRIBE, Resource("Topic", name))
 
     def _bodies(
         self, image: ClusterImage, version: int, caller: Caller, topics: Iterable[NamedTopic]
     ) -> Steps[list[bytes]]:
-        live = _reachable(image)
+        ended = self._cluster.ended_brokers
+        live = tuple(node_id for node_id in _reachable(image) if node_id not in ended)
         bodies = []
         slices = Slices()
         for name, topic_id in topics:
@@ -122,11 +146,11 @@ class MetadataCalls:
     def _brokers_of(self, image: ClusterImage, version: int) -> bytes:
         """Returns the encoded brokers, cluster id and controller id. This broker names itself as the controller, since
         every broker takes admin requests."""
+        brokers = self._listed.of(image)
         cached = self._brokers.get(version)
-        if cached is not None and cached[0] is image:
+        if cached is not None and cached[0] == brokers:
             return cached[1]
         is_flexible = version >= FLEXIBLE_FROM
-        brokers = [broker for broker in image.live_brokers if KAFKA in broker.listeners]
         out = array(len(brokers), is_flexible=is_flexible)
         for broker in brokers:
             out += _broker(broker, version)
@@ -134,7 +158,7 @@ class MetadataCalls:
             out += string(self._cluster.cluster_id, is_flexible=is_flexible)
         if version >= 1:
             out += INT32.pack(self._cluster.node_id)
-        self._brokers[version] = (image, out)
+        self._brokers[version] = (brokers, out)
         return out
 
     def _topic(self, topic: Topic, live: tuple[int, ...], version: int) -> bytes:

@@ -45,6 +45,9 @@ class Routing:
         self._requests = ForwardedRequests(self._lookup, host.purgatory)
         self.on_metadata_applied = self._lookup.on_metadata_applied
         """Wakes requests that wait for a change of the metadata image, or for a log to be opened here."""
+        self.wait_for_metadata = self._lookup.wait_until
+        """Waits until a condition holds, checked after each change of the metadata image, or until a deadline (loop
+        time)."""
         self.led = self._requests.led
         """Returns the partition, led by this broker, that a forwarded request names. Raises `NotLeader`;
         `LeaderNotAvailable` if the log is not open; `UnknownTopic` or `UnknownPartition`.

@@ -55,6 +55,9 @@ class Watcher(Protocol):
     def connected(self) -> None:
         """Called when the connection is open."""
 
+    def lost(self) -> None:
+        """Called when the connection has ended."""
+
     def failed(self, why: PeerUnreachable, *, is_refused: bool) -> None:
         """Called when an attempt to connect failed; `is_refused` if the host answered that nothing listens on
         the port."""
@@ -114,6 +117,7 @@ class Connector:
                 await end.wait_lost()
                 self._end = None
                 self._why = self._end_of(end)
+                self._watcher.lost()
                 if loop.time() - since_s >= self._backoff_s_max:
                     self._backoff.reset()
                 if loop.time() >= self._probe_after_s:

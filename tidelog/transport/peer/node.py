@@ -177,7 +177,18 @@ class PeerNode:
     @property
     def connected(self) -> list[int]:
         """Returns the ids of the nodes that this broker has an open connection to."""
-        return [node for node, peer in self._peers.items() if any(lane.end for lane in peer.lanes.values())]
+        return [node_id for node_id, peer in self._peers.items() if peer.is_connected]
+
+    @property
+    def down(self) -> list[int]:
+        """The ids of the nodes whose processes are gone (`on_peer_down`)."""
+        return [node_id for node_id, peer in self._peers.items() if peer.is_down]
+
+    @property
+    def in_doubt(self) -> list[int]:
+        """The ids of the nodes whose connections are all lost, where the first attempt to reconnect is under way: their
+        processes may be gone."""
+        return [node_id for node_id, peer in self._peers.items() if peer.is_in_doubt]
 
     def _tell_down(self, node_id: int) -> None:
         for callback in list(self.on_peer_down) if node_id in self._peers else ():

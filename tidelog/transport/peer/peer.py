@@ -47,6 +47,10 @@ class Peer:
         self._on_down = on_down
         self._was_up = False
         """True if there was a connection since the peer was last reported as down."""
+        self.is_down = False
+        """True from the report that the peer is down until there is a connection."""
+        self.is_in_doubt = False
+        """True from the loss of all connections until an attempt to connect has shown whether the peer is down."""
         self._complaint: type[PeerUnreachable] | None = None
         self._logger = common.logger
         self._loop = asyncio.get_running_loop()
@@ -65,6 +69,7 @@ class Peer:
             self._logger.info("a peer is connected", peer=self.node_id)
         self._complaint = None
         self._was_up = True
+        self.is_down = self.is_in_doubt = False
         self.hurry()
 
     def hurry(self) -> None:
@@ -72,14 +77,24 @@ class Peer:
         for connector in self.lanes.values():
             connector.hurry()
 
+    @property
+    def is_connected(self) -> bool:
+        """True if the connection of any lane is open."""
+        return any(lane.end for lane in self.lanes.values())
+
+    def lost(self) -> None:
+        """Called when the connection of one lane has ended."""
+        self.is_in_doubt = not self.is_connected
+
     def failed(self, why: PeerUnreachable, *, is_refused: bool) -> None:
         """Called when an attempt to connect one lane failed. If `is_refused` and no lane is connected, the peer is
         down."""
+        self.is_in_doubt = False
         if type(why) is not self._complaint:  # once, not at each attempt, nor for each way to fail
             self._logger.warning("a peer cannot be reached", peer=self.node_id, reason=why.message)
             self._complaint = type(why)
-        if is_refused and self._was_up and not any(lane.end for lane in self.lanes.values()):
-            self._was_up = False
+        if is_refused and self._was_up and not self.is_connected:
+            self._was_up, self.is_down = False, True
             self._loop.call_soon(self._on_down, self.node_id)  # what it raises is not the connectors' affair
 
     async def _is_there(self, seconds: float) -> bool:

@@ -42,6 +42,7 @@ async def _coordinator(parts: Parts, kind: int, key: str, caller: Caller) -> Tre
     try:
         require(parts, caller, Operation.DESCRIBE, check_group_name(key))
         await parts.face.groups.found(deadline_s())
+        await parts.missed.wait_for_successors()
         node_id = parts.face.groups.coordinator_node(key)
         at = _address(parts, NodeId(node_id))
     except TidelogError as error:
@@ -50,11 +51,12 @@ async def _coordinator(parts: Parts, kind: int, key: str, caller: Caller) -> Tre
 
 
 def _address(parts: Parts, node_id: NodeId) -> Endpoint:
-    """Returns the broker's address for Kafka clients. Raises `CoordinatorNotAvailable` if it is not live or has no
-    Kafka listener."""
-    for broker in parts.cluster.image.live_brokers:
-        if broker.node_id == node_id and KAFKA in broker.listeners:
-            return broker.listeners[KAFKA]
+    """Returns the broker's address for Kafka clients. Raises `CoordinatorNotAvailable` if it is not live, has ended or
+    has no Kafka listener."""
+    broker = parts.cluster.image.brokers.get(node_id)
+    is_there = broker is not None and not broker.is_fenced and node_id not in parts.cluster.ended_brokers
+    if broker is not None and is_there and KAFKA in broker.listeners:
+        return broker.listeners[KAFKA]
     raise CoordinatorNotAvailable(f"broker {node_id} coordinates the group, and is away or has no kafka.listener")
 
 
