@@ -95,6 +95,26 @@ async def test_a_client_reads_from_the_replica_in_its_rack(cluster: LocalCluster
     await at_copy.close()
 
 
+async def test_a_dead_leader_is_still_a_broker_and_is_not_named_again(cluster: LocalCluster) -> None:
+    async with AdminClient(cluster.bootstrap) as admin:
+        await admin.create_topic("dying", partitions=1, replication_factor=3)
+    leader, _ = await leader_and_id(cluster, "dying")
+    other = await client(cluster, next(node_id for node_id in cluster.node_ids if node_id != leader))
+    terms = {"topics": [{"name": "dying", "topic_id": None}], "include_topic_authorized_operations": False}
+    await other.ask(Key.METADATA, 12, **terms)
+    await asyncio.to_thread(cluster.kill, leader)
+    named: list[int] = []
+    async with asyncio.timeout(60):
+        while not named or named[-1] in (leader, -1):
+            answer = await other.ask(Key.METADATA, 12, **terms)
+            named.append(answer.topics[0].partitions[0].leader_id)
+            assert [broker.node_id for broker in answer.brokers] == [*cluster.node_ids]
+    first = next(number for number, node_id in enumerate(named) if node_id != leader)  # at 0, but on a busy machine
+    assert leader not in named[first:]
+    await other.close()
+    await asyncio.to_thread(cluster.restart, leader)
+
+
 async def test_producers_go_on_when_a_leader_is_killed(cluster: LocalCluster) -> None:
     await make(cluster, "t")
     settings = {"enable.idempotence": True, "batch.num.messages": 5}

@@ -47,6 +47,43 @@ def test_a_peer_that_leaves_in_order_is_down_as_well() -> None:
     in_world(scenario)
 
 
+def test_a_peer_is_in_doubt_from_its_last_connection_until_it_is_known_to_be_down_or_back() -> None:
+    async def scenario(world: World) -> None:
+        one, two = await world.start_pair()
+        await asyncio.sleep(2)
+        assert (one.node.in_doubt, one.node.down) == ([], [])
+        two.host.kill()
+        states = []
+        for _ in range(1000):
+            await asyncio.sleep(0.00001)
+            states.append((one.node.in_doubt, one.node.down))
+        seen = [state for state, before in zip(states, [None, *states], strict=False) if state != before]
+        assert seen == [([], []), ([2], []), ([], [2])]
+        await asyncio.sleep(30)
+        assert (one.node.in_doubt, one.node.down) == ([], [2])
+        await world.start(2)
+        await asyncio.sleep(5)
+        assert (one.node.in_doubt, one.node.down) == ([], [])
+
+    in_world(scenario)
+
+
+def test_a_peer_behind_a_cut_is_not_in_doubt_for_long_and_not_down() -> None:
+    async def scenario(world: World) -> None:
+        one, _ = await world.start_pair()
+        await asyncio.sleep(2)
+        world.network.reset("10.0.0.1", "10.0.0.2")
+        while not one.node.in_doubt:
+            await asyncio.sleep(0.00001)
+        world.network.cut("10.0.0.1", "10.0.0.2")
+        await asyncio.sleep(0.01)
+        assert (one.node.in_doubt, one.node.down) == ([2], [])
+        await asyncio.sleep(60)
+        assert (one.node.in_doubt, one.node.down) == ([], [])
+
+    in_world(scenario)
+
+
 def test_silence_confirms_nothing() -> None:
     async def scenario(world: World) -> None:
         one, two = await world.start_pair()
