@@ -467,13 +467,14 @@ class Broker:
 
     @property
     def ended_brokers(self) -> Collection[int]:
-        """The node ids of the brokers whose processes have surely ended."""
-        return self._peers.down
+        """The node ids of the brokers whose processes have surely ended, less than a session ago."""
+        session_s = self.config.broker_session_timeout_ms / 1000
+        return [node_id for node_id, down_s in self._peers.down.items() if down_s < session_s]
 
     @property
     def missed_brokers(self) -> Collection[int]:
         """The node ids of the brokers whose processes have ended, or may have a moment ago."""
-        return [*self._peers.down, *self._peers.in_doubt]
+        return [*self.ended_brokers, *self._peers.in_doubt]
 
     def _controller_elsewhere(self) -> ControllerElsewhere | None:
         leader = self._channel.leader

@@ -54,7 +54,9 @@ class Cluster(Protocol):
     @property
     def ended_brokers(self) -> Collection[int]:
         """Node ids of the brokers whose processes have surely ended, though the metadata may not say so yet: their
-        hosts refuse connections."""
+        hosts refuse connections. Brokers that are not fenced by the end of a session (`broker.session.timeout.ms`) are
+        refused to this broker alone, and are not among them.
+        """
 
     @property
     def missed_brokers(self) -> Collection[int]:

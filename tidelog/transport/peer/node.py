@@ -180,9 +180,9 @@ class PeerNode:
         return [node_id for node_id, peer in self._peers.items() if peer.is_connected]
 
     @property
-    def down(self) -> list[int]:
-        """The ids of the nodes whose processes are gone (`on_peer_down`)."""
-        return [node_id for node_id, peer in self._peers.items() if peer.is_down]
+    def down(self) -> dict[int, float]:
+        """The nodes whose processes are gone (`on_peer_down`), with the seconds since that was found."""
+        return {node_id: peer.down_s for node_id, peer in self._peers.items() if peer.down_s is not None}
 
     @property
     def in_doubt(self) -> list[int]:

@@ -47,8 +47,8 @@ class Peer:
         self._on_down = on_down
         self._was_up = False
         """True if there was a connection since the peer was last reported as down."""
-        self.is_down = False
-        """True from the report that the peer is down until there is a connection."""
+        self._down_since_s: float | None = None
+        """Loop time of the report that the peer is down; None once there is a connection again."""
         self.is_in_doubt = False
         """True from the loss of all connections until an attempt to connect has shown whether the peer is down."""
         self._complaint: type[PeerUnreachable] | None = None
@@ -69,7 +69,7 @@ class Peer:
             self._logger.info("a peer is connected", peer=self.node_id)
         self._complaint = None
         self._was_up = True
-        self.is_down = self.is_in_doubt = False
+        self._down_since_s, self.is_in_doubt = None, False
         self.hurry()
 
     def hurry(self) -> None:
@@ -81,6 +81,11 @@ class Peer:
     def is_connected(self) -> bool:
         """True if the connection of any lane is open."""
         return any(lane.end for lane in self.lanes.values())
+
+    @property
+    def down_s(self) -> float | None:
+        """Seconds since the peer was found to be down; None if it is not."""
+        return None if self._down_since_s is None else self._loop.time() - self._down_since_s
 
     def lost(self) -> None:
         """Called when the connection of one lane has ended."""
@@ -94,7 +99,7 @@ class Peer:
             self._logger.warning("a peer cannot be reached", peer=self.node_id, reason=why.message)
             self._complaint = type(why)
         if is_refused and self._was_up and not self.is_connected:
-            self._was_up, self.is_down = False, True
+            self._was_up, self._down_since_s = False, self._loop.time()
             self._loop.call_soon(self._on_down, self.node_id)  # what it raises is not the connectors' affair
 
     async def _is_there(self, seconds: float) -> bool:
