@@ -35,6 +35,7 @@ from tidelog.broker.paxos.files import ReplicaFiles
 from tidelog.broker.paxos.journal import Floor, ReplicaMetainfo, VoterHistory, era_begin
 from tidelog.broker.paxos.journal_copies import find_in_journal
 from tidelog.broker.paxos.journal_truncator import JournalTruncator
+from tidelog.broker.paxos.leaders import Leaders
 from tidelog.broker.paxos.links import Links
 from tidelog.broker.paxos.partition import PaxosPartition, window_of
 from tidelog.broker.paxos.payload_search import PayloadSearch
@@ -82,8 +83,7 @@ class PaxosReplica:
         self.era = identity.era
         self.log = files.log
         self.leader_epoch = -1
-        self.leader: PaxosPartition | None = None
-        """The leader of this partition, while the metadata name this broker; else None."""
+        self._leaders = Leaders()
         shared, entropy = context.shared, context.entropy
         self._shared = shared
         self._files = files
@@ -135,7 +135,7 @@ class PaxosReplica:
             self._links.routes,
             entropy,
             self._engine_id,
-            self,
+            self._leaders,
         )
         self.applying = Applying(
             self.partition_id,
@@ -151,8 +151,6 @@ class PaxosReplica:
         self._proposer = Proposer(self.engine, self._links, lambda: self.is_out_of_room, self._lags, context.level)
         self._spawn = context.spawn
         self._writing_metainfo: asyncio.Task[None] | None = None
-        self._former: list[PaxosPartition] = []
-        """Earlier leaders on this replica, for whose proposed values a client still waits."""
         self._is_closed = False
 
     # -- beginning and ending ------------------------------------------------------------------------------------------
@@ -169,9 +167,7 @@ class PaxosReplica:
     async def close(self) -> None:
         """Stops taking part, and closes all parts. Writes that were begun may still end: see `at_rest`."""
         self._is_closed = True
-        for partition in [*self._former, *([self.leader] if self.leader else [])]:
-            partition.close()
-        self.leader = None
+        self._leaders.close()
         self.voting.close()
         self.engine.close()
         self._truncator.close()
@@ -207,13 +203,19 @@ class PaxosReplica:
 
     # -- roles ---------------------------------------------------------------------------------------------------------
 
+    @property
+    def leader(self) -> PaxosPartition | None:
+        """The leader of this partition, while the metadata name this broker; else None."""
+        return self._leaders.current
+
     def lead(self, leader_epoch: int, config: TopicConfig) -> PaxosPartition:
         """Campaigns in this leader epoch, for which the metadata name this broker, and returns the leader. The caller
         starts its `run` as a task; it takes requests once a majority has elected it."""
-        self._step_down(leader_epoch)
+        self.leader_epoch = leader_epoch
+        self._leaders.step_down()
         self._links.leader_node = self.node_id
         self.engine.node.set_window(window_of(config))
-        self.leader = PaxosPartition(
+        leader = self._leaders.current = PaxosPartition(
             self.topic,
             self.partition_id,
             leader_epoch,
@@ -224,7 +226,7 @@ class PaxosReplica:
             self._shared,
         )
         self.voting.ballots.seek(leader_epoch)
-        return self.leader
+        return leader
 
     def reconfigure(self, leader: PaxosPartition, config: TopicConfig) -> None:
         """Sets new topic settings at the leader on this broker."""
@@ -233,19 +235,12 @@ class PaxosReplica:
 
     def follow(self, leader_epoch: int, leader_node: int) -> None:
         """Stops leading, as the metadata name another broker, or none (-1)."""
-        self._step_down(leader_epoch)
+        self.leader_epoch = leader_epoch
+        self._leaders.step_down()
         self._links.leader_node = leader_node
         self.voting.ballots.give_up()
         self.wait.end()
         self._truncator.durable()
-
-    def _step_down(self, leader_epoch: int) -> None:
-        self.leader_epoch = leader_epoch
-        if self.leader is not None:
-            self.leader.close(is_deposed=True)
-            # Its values may still be chosen: the log tells, and its clients are answered by that.
-            self._former.append(self.leader)
-            self.leader = None
 
     def set_members(self, voters: VoterSet, nodes: Sequence[int]) -> None:
         """Sets the voters and the brokers that hold a replica, as the metadata name them; replicas without a vote are
@@ -459,13 +454,7 @@ class PaxosReplica:
         self._serve_if_ready()
 
     def _on_in_log(self, applied: Applied) -> None:
-        """Notifies the leader on this replica, and earlier ones, that the value at the next position is in the log."""
-        if self.leader is not None:
-            self.leader.applied(applied)
-        # Earlier leaders here may have clients whose values are decided only now.
-        for partition in self._former:
-            partition.applied(applied)
-        self._former = [partition for partition in self._former if partition.is_awaited]
+        self._leaders.applied(applied)
         self._serve_if_ready()
 
     def _serve_if_ready(self) -> None:
@@ -496,7 +485,7 @@ class PaxosReplica:
 
     def _on_halted(self) -> None:
         logger.error("a replica has halted", partition=str(self.partition_id), reason=self._files.store.offline_reason)
-        self.stop_leader()
+        self._leaders.stop()
 
     def _on_election(self, effect: Elected | Awaits | Lost | VotersFound) -> None:
         match effect:
@@ -511,14 +500,6 @@ class PaxosReplica:
                 self.voting.on_lost(effect)
             case VotersFound():
                 self.voting.voter_changer.on_found(effect)
-
-    def hold_leader(self) -> None:
-        if self.leader is not None:
-            self.leader.hold()
-
-    def stop_leader(self) -> None:
-        if self.leader is not None:
-            self.leader.stop()
 
     # -- what is beside the slots --------------------------------------------------------------------------------------
 

@@ -7,27 +7,16 @@ Producers' requests wait in the mailbox meanwhile, for a few round trips.
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from tidelog.broker.consensus.engine import Engine
 from tidelog.broker.consensus.routes import Routes
 from tidelog.broker.consensus.voter_change import VoterChanger
 from tidelog.broker.paxos.ballots import BallotNumbers
 from tidelog.broker.paxos.journal import Floor, VoterHistory
+from tidelog.broker.paxos.leaders import Leaders
 from tidelog.model.errors import LeaderNotAvailable
 from tidelog.model.ports import Entropy
 from tidelog.replication.paxos.events import Applied, Elected, Enlist, Lost
 from tidelog.replication.paxos.voters import Membership, VoterSet, decode_voters
-
-
-class LeaderHost(Protocol):
-    """The replica that owns a candidate, and that has the partition's leader if the metadata name this broker."""
-
-    def hold_leader(self) -> None:
-        """Makes requests wait, since the leader will be elected again in a moment."""
-
-    def stop_leader(self) -> None:
-        """Makes the leader refuse requests, since its term is over."""
 
 
 class Voting:
@@ -41,12 +30,12 @@ class Voting:
         routes: Routes,
         entropy: Entropy,
         engine_id: int,
-        host: LeaderHost,
+        leaders: Leaders,
     ) -> None:
         self.membership = membership
         self.history = history
         self._engine = engine
-        self._host = host
+        self._leaders = leaders
         self.ballots = BallotNumbers(engine, membership, entropy, engine_id=engine_id)
         self.voter_changer = VoterChanger(engine, membership, routes, self, refusal=LeaderNotAvailable)
 
@@ -96,15 +85,15 @@ class Voting:
         return self.ballots.next_number()
 
     def hold(self) -> None:
-        self._host.hold_leader()
+        self._leaders.hold()
 
     def end_term(self) -> None:
         self.ballots.begin_anew()
         # Elected again in a few round trips, so producers may wait; else they are told to look for another leader.
         if self.voter_changer.is_changing:
-            self._host.hold_leader()
+            self._leaders.hold()
         else:
-            self._host.stop_leader()
+            self._leaders.stop()
 
     def seek_election(self) -> None:
         if self._engine.node.node in self.membership.quorum():
@@ -129,7 +118,7 @@ class Voting:
         it."""
         self._end_change_of(lost.number)
         if self.ballots.on_lost(lost):
-            self._host.stop_leader()
+            self._leaders.stop()
 
     def on_refused(self, number: int) -> None:
         """Ends an election attempt that the engine could not begin, and the change of voters that depended on it."""
