@@ -6,10 +6,10 @@ the era. That leader proposes the union of what they show: at each position the 
 under the highest number, else a NOP. These values are accepted by all of them, and so is a VOTERS value behind them,
 from which on a majority decides. docs/replication-paxos.md has the proof.
 
-*A remaining replica* was asked before the decision, and enters with everything that it has. Its journal stays as it is,
-and its promises below the era do not count. If no journal accounts for everything that the longest log holds, that log
-is the evidence, since a log holds chosen values only. The journal of that replica (the *source*) then begins behind its
-log, at a floor, and the other replicas copy its log.
+*A remaining replica* was asked for its state before the decision (`state_of`), and enters with everything that it has.
+Its journal stays as it is, and its promises below the era do not count. If no journal accounts for everything that the
+longest log holds, that log is the evidence, since a log holds chosen values only. The journal of that replica (the
+*source*) then begins behind its log, at a floor, and the other replicas copy its log.
 
 Rows of a log behind its journal are compared with the union as after any restart, but do not revoke the vote: what was
 forgotten was promised under the old id.
@@ -29,10 +29,12 @@ import msgspec
 import structlog
 from msgspec import structs
 
+from tidelog.broker.consensus.engine import Engine
 from tidelog.broker.paxos.comparison import birth_of
 from tidelog.broker.paxos.context import voters_of
 from tidelog.broker.paxos.files import ReplicaFiles
 from tidelog.broker.paxos.journal import Floor, ReplicaMetainfo, era_begin
+from tidelog.broker.repair.repair_messages import ReplicaState
 from tidelog.model.cluster import PartitionInfo, Regrouping
 from tidelog.model.ids import PartitionId
 from tidelog.replication.paxos.state import Metadata, Status
@@ -150,6 +152,33 @@ def _begin_anew(
 
 def _last_id(metainfo: ReplicaMetainfo) -> int:
     return max(metainfo.engine_id, *metainfo.former_ids, metainfo.forgotten_id)
+
+
+def state_of(engine: Engine, log: PartitionLog, *, partition_epoch: int, era: int, engine_id: int) -> ReplicaState:
+    """Returns the state of a replica, by which an operator decides whether the partition goes on from what is left of
+    it. Its disk votes under `engine_id`, 0 if it has none. Raises `Overloaded`."""
+    node, replica = engine.node, engine.node.replica
+    may_vote = bool(engine_id) and replica.metadata.status is Status.VOTING
+    # Values that are only accepted may be chosen, so an operator has to know how far they reach.
+    ends = [slot.value.base_offset + slot.value.count for slot in replica.slots.values() if slot.value.count]
+    position, birth, is_named = end_of_rows(log)
+    return ReplicaState(
+        log.log_start_offset,
+        log.log_end_offset,
+        log.tail.epoch,
+        partition_epoch,
+        era,
+        (*engine.former_ids, engine_id) if may_vote else (),
+        node.coordinator is not None,
+        replica.applied.next_offset,
+        max(ends, default=replica.applied.next_offset),
+        replica.end,
+        position,
+        birth,
+        is_named,
+        unheard=node.unheard,
+        unsettled=min(node.unsettled, default=-1),
+    )
 
 
 def end_of_rows(log: PartitionLog) -> tuple[int, int, bool]:

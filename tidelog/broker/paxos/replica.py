@@ -40,9 +40,7 @@ from tidelog.broker.paxos.links import Links
 from tidelog.broker.paxos.partition import PaxosPartition, window_of
 from tidelog.broker.paxos.payload_search import PayloadSearch
 from tidelog.broker.paxos.proposing import Proposer
-from tidelog.broker.paxos.regrouping import end_of_rows
 from tidelog.broker.paxos.voting import Voting
-from tidelog.broker.repair.repair_messages import ReplicaState
 from tidelog.config.schema import TopicConfig
 from tidelog.replication.paxos.events import (
     Applied,
@@ -88,7 +86,8 @@ class PaxosReplica:
         self._shared = shared
         self._files = files
         # An id whose promises this disk has forgotten is dead: a vote under it could contradict them.
-        self._engine_id = identity.engine_id if files.may_vote_as(identity.engine_id) else 0
+        self.engine_id = identity.engine_id if files.may_vote_as(identity.engine_id) else 0
+        """The id under which this disk votes, or is to vote; 0 if there is none whose promises it remembers."""
         self._history = VoterHistory.open(files.stored, files.metainfo)
         membership = self._history.membership(contacts)
         self._links = Links(identity, context.peers, lambda: membership.voters, shared.stats)
@@ -116,7 +115,7 @@ class PaxosReplica:
             level=context.level,
         )
         node = PaxosNode(
-            self._engine_id or learner_id(identity.node_id),
+            self.engine_id or learner_id(identity.node_id),
             membership.quorum(),
             structs.replace(
                 stored_log(files.stored, files.metainfo.metadata), voters_since=era_begin(files.metainfo.era)
@@ -125,7 +124,7 @@ class PaxosReplica:
             voters_position=membership.position,
         )
         self.engine = Engine(node, self._disk, self._links.post, self, entropy, notice_s=NOTICE_S)
-        self.engine.former_ids = files.former_ids(self._engine_id)
+        self.engine.former_ids = files.former_ids(self.engine_id)
         self._search = PayloadSearch(self.partition_id, self.engine, self._links, context)
         self.wait = ElectionWait(self.partition_id, self.engine, self._links)
         self.voting = Voting(
@@ -134,7 +133,7 @@ class PaxosReplica:
             self._history,
             self._links.routes,
             entropy,
-            self._engine_id,
+            self.engine_id,
             self._leaders,
         )
         self.applying = Applying(
@@ -160,7 +159,7 @@ class PaxosReplica:
         self._writing_metainfo = self._spawn(f"paxos-metainfo-{self.partition_id}", self._disk.run())
         self.engine.step(Started())
         # A disk that never voted under this id has forgotten nothing, so it needs no fence.
-        if self._engine_id and self._status is Status.EMPTY:
+        if self.engine_id and self._status is Status.EMPTY:
             self.engine.step(Enlist())
         self.applying.start()
 
@@ -191,11 +190,11 @@ class PaxosReplica:
         """Sets the engine id that the controller has given this disk, a fresh one. Votes under it count as soon as the
         log names it; until then the log may name an earlier id. Does nothing for an id whose promises this disk has
         forgotten."""
-        if engine_id != self._engine_id and self._files.may_vote_as(engine_id):
-            ids = (*self.engine.former_ids, self._engine_id)
+        if engine_id != self.engine_id and self._files.may_vote_as(engine_id):
+            ids = (*self.engine.former_ids, self.engine_id)
             # The log may still name this disk by an earlier id, and candidates need that vote.
             self.engine.former_ids = tuple(former_id for former_id in ids if former_id not in (0, engine_id))
-            self._engine_id = engine_id
+            self.engine_id = engine_id
             # The metainfo must name the id once it may vote: after a restart under another one nobody would cast its
             # vote.
             self._disk.refresh(self.engine.node.replica.metadata)
@@ -323,7 +322,7 @@ class PaxosReplica:
     def lost_engine_id(self) -> int:
         """The id under which this disk has forgotten its promises; 0 if there is none, or if it has another id
         by now."""
-        return 0 if self._engine_id else self._files.metainfo.forgotten_id
+        return 0 if self.engine_id else self._files.metainfo.forgotten_id
 
     @property
     def applied_position(self) -> int:
@@ -375,33 +374,6 @@ class PaxosReplica:
     def is_elected(self) -> bool:
         """True if a majority has elected this replica, and its term is not over."""
         return self.engine.node.coordinator is not None
-
-    def replica_state(self, partition_epoch: int) -> ReplicaState:
-        """Returns the state of this replica for the case that an operator has the partition go on from what is left of
-        it. Raises `Overloaded`."""
-        node, log = self.engine.node, self.log
-        replica = node.replica
-        votes_under = (*self.engine.former_ids, self._engine_id) if self._engine_id and self.is_voting else ()
-        # Values that are only accepted may be chosen, so an operator has to know how far they reach.
-        ends = [slot.value.base_offset + slot.value.count for slot in replica.slots.values() if slot.value.count]
-        position, birth, is_named = end_of_rows(log)
-        return ReplicaState(
-            log.log_start_offset,
-            log.log_end_offset,
-            log.tail.epoch,
-            partition_epoch,
-            self.era,
-            votes_under,
-            self.is_elected,
-            replica.applied.next_offset,
-            max(ends, default=replica.applied.next_offset),
-            replica.end,
-            position,
-            birth,
-            is_named,
-            unheard=node.unheard,
-            unsettled=min(node.unsettled, default=-1),
-        )
 
     def mark_journal(self) -> None:
         """Records on disk how far the journal is durable, as for an idle one (`SlotStore.mark`). Best effort."""
@@ -507,7 +479,7 @@ class PaxosReplica:
         metainfo = self._files.metainfo
         return msgspec.msgpack.encode(
             ReplicaMetainfo(
-                self._engine_id,
+                self.engine_id,
                 metadata,
                 metainfo.founders,
                 forgotten_id=metainfo.forgotten_id,

@@ -16,6 +16,7 @@ from tidelog.broker.partitions.roles import AnswerPeer, ProtocolContext, TakeNot
 from tidelog.broker.paxos.lanes import Lanes
 from tidelog.broker.paxos.messages import AppliedDurable, PartitionFrame, ReadApplied, ReadValue
 from tidelog.broker.paxos.move_throttle import MoveThrottle
+from tidelog.broker.paxos.regrouping import state_of
 from tidelog.broker.paxos.roles import PaxosRoles
 from tidelog.broker.paxos.service import PaxosService
 from tidelog.broker.paxos.voter_reconciler import VoterReconciler
@@ -61,7 +62,8 @@ class PaxosRuntime:
         replica, info = self.roles.holders.get(partition_id), self.roles.infos.get(partition_id)
         if replica is None or info is None or replica.is_halted:
             return None
-        return replica.replica_state(info.partition_epoch)
+        epoch, era, engine_id = info.partition_epoch, replica.era, replica.engine_id
+        return state_of(replica.engine, replica.log, partition_epoch=epoch, era=era, engine_id=engine_id)
 
     def waiting_elections(self) -> Mapping[PartitionId, WaitingElection]:
         """Returns the elections that wait for a damaged value, by partition."""
