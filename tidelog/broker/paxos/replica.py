@@ -32,7 +32,7 @@ from tidelog.broker.paxos.ballots import number_after
 from tidelog.broker.paxos.context import PartitionContext, ReplicaIdentity
 from tidelog.broker.paxos.election_wait import ElectionWait
 from tidelog.broker.paxos.files import ReplicaFiles
-from tidelog.broker.paxos.journal import Floor, ReplicaMetainfo, VoterHistory, era_begin
+from tidelog.broker.paxos.journal import Floor, VoterHistory, era_begin
 from tidelog.broker.paxos.journal_copies import find_in_journal
 from tidelog.broker.paxos.journal_truncator import JournalTruncator
 from tidelog.broker.paxos.leaders import Leaders
@@ -476,19 +476,8 @@ class PaxosReplica:
     # -- what is beside the slots --------------------------------------------------------------------------------------
 
     def _encode_metainfo(self, metadata: Metadata) -> bytes:
-        metainfo = self._files.metainfo
-        return msgspec.msgpack.encode(
-            ReplicaMetainfo(
-                self.engine_id,
-                metadata,
-                metainfo.founders,
-                forgotten_id=metainfo.forgotten_id,
-                former_ids=self.engine.former_ids,
-                renewals=metainfo.renewals,
-                believed_to=metainfo.believed_to,
-                era=metainfo.era,
-            )
-        )
+        ids = {"engine_id": self.engine_id, "former_ids": self.engine.former_ids}
+        return msgspec.msgpack.encode(structs.replace(self._files.metainfo, metadata=metadata, **ids))
 
     def _encode_floor(self, prefix: Prefix) -> bytes:
         return msgspec.msgpack.encode(self._floor(prefix))
