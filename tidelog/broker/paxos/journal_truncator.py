@@ -60,6 +60,13 @@ class JournalTruncator:
         if self.truncation.is_worth_it(begin - self._node.replica.begin, usage):
             self._engine.step(Truncate(begin))
 
+    def lags(self) -> dict[int, int]:
+        """Returns by node id how many records of this log each other voter's log lacks, according to its last
+        report."""
+        end, durable_end_of = self._applied.log.log_end_offset, self.truncation.durable_end_of
+        others = self._links.other_voters()
+        return {voter.node_id: max(0, end - max(0, durable_end_of(voter.voter_id))) for voter in others}
+
     def _usage(self) -> JournalUsage:
         return JournalUsage(self._store.journal.log_bytes, len(self._node.replica.slots))
 

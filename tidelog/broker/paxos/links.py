@@ -10,6 +10,7 @@ from tidelog.broker.consensus.routes import Routes
 from tidelog.broker.paxos.context import ReplicaIdentity, ReplicaPeers
 from tidelog.broker.paxos.messages import AppliedDurable, PartitionFrame
 from tidelog.broker.runtime.stats import Stats
+from tidelog.model.cluster import Voter
 from tidelog.model.ports import Buffer
 from tidelog.replication.paxos.events import Applied
 from tidelog.replication.paxos.voters import VoterSet
@@ -92,9 +93,13 @@ class Links:
         """The number of voters in force."""
         return len(self._voters().voters)
 
+    def other_voters(self) -> list[Voter]:
+        """Returns the voters in force on the other brokers."""
+        return [voter for voter in self._voters().voters if voter.node_id != self._node_id]
+
     def others(self) -> list[int]:
         """Returns the node ids of the other voters."""
-        return [voter.node_id for voter in self._voters().voters if voter.node_id != self._node_id]
+        return [voter.node_id for voter in self.other_voters()]
 
     def holders(self) -> list[int]:
         """Returns the node ids of all other brokers that hold a replica, according to the metadata or the log, live

@@ -147,7 +147,9 @@ class PaxosReplica:
             self._on_log_failed,
         )
         self._truncator = JournalTruncator(self.engine, files.store, self.applied, self._links, context.journal_bounds)
-        self._proposer = Proposer(self.engine, self._links, lambda: self.is_out_of_room, self._lags, context.level)
+        self._proposer = Proposer(
+            self.engine, self._links, lambda: self.is_out_of_room, self._truncator.lags, context.level
+        )
         self._spawn = context.spawn
         self._writing_metainfo: asyncio.Task[None] | None = None
         self._is_closed = False
@@ -362,13 +364,6 @@ class PaxosReplica:
     def is_silent(self, engine_id: int) -> bool:
         """Returns True if the disk of this id's voter has reported that it does not vote under it."""
         return self._links.is_silent(engine_id)
-
-    def _lags(self) -> dict[int, int]:
-        """Returns by node id how many records of this log each other voter's log lacks, according to its last
-        report."""
-        end = self.log.log_end_offset
-        others = [voter for voter in self.voters.voters if voter.node_id != self.node_id]
-        return {voter.node_id: max(0, end - max(0, self.durable_end_of(voter.voter_id))) for voter in others}
 
     @property
     def is_elected(self) -> bool:
