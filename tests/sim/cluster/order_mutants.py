@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from tests.sim.planting import Mutant
 from tidelog.broker.consensus.inflight import InFlightProposal, InFlightProposals
 from tidelog.broker.partitions.intake import Group
-from tidelog.broker.paxos import conflict_keys, partition
+from tidelog.broker.paxos import conflict_keys, proposing
 from tidelog.broker.paxos.partition import PaxosPartition
 from tidelog.model.batch_header import Compression, RecordBatch
 from tidelog.sim.kit.patching import patched
@@ -70,7 +70,7 @@ def forget_the_producers() -> AbstractContextManager[None]:
         anonymous = [replace(batch, header=batch.header._replace(producer_id=-1)) for batch in batches]
         return keys(anonymous, order)
 
-    return patched(partition, "conflict_keys", of_records)
+    return patched(proposing, "conflict_keys", of_records)
 
 
 def take_compressed_records_for_keyless() -> AbstractContextManager[None]:

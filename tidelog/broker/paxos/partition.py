@@ -1,8 +1,8 @@
 """The leader of a Paxos partition.
 
 The produce requests that `LedPartition` has gathered become one value of the log: their batches get consecutive offsets
-from the coordinator's next offset on, and then the digest is taken that names the value. Up to `WINDOW` values are in
-flight, each chosen by itself; while the window is full, further requests are gathered.
+from the coordinator's next offset on, and are proposed (`proposing`). Several values may be in flight, each chosen by
+itself; while the window is full, further requests are gathered.
 
     acks=all    answered when the value is applied: a majority holds it, and all values before it, on disk or, with
                 ack.durability=replicated, in memory
@@ -33,31 +33,19 @@ from tidelog.broker.partitions.led_partition import LeaderContext, LedPartition
 from tidelog.broker.partitions.partition_handle import Extent, FetchedBatches, ReleasedBatches
 from tidelog.broker.partitions.proposals import ACKS_ALL, Proposal
 from tidelog.broker.paxos.applied_log import AppliedLog
-from tidelog.broker.paxos.conflict_keys import conflict_keys
-from tidelog.broker.paxos.proposing import Proposer
+from tidelog.broker.paxos.proposing import Proposer, is_full
 from tidelog.config.schema import TopicConfig
 from tidelog.model.batch_header import RecordBatch
-from tidelog.model.cluster import TOTAL
 from tidelog.model.errors import LeaderNotAvailable, TidelogError, TimedOutAfterAppend
 from tidelog.model.ids import PartitionId
 from tidelog.model.producers import ProducerTable
 from tidelog.replication.paxos.events import Applied
 from tidelog.storage.partition_log import LogSettings
 
-WINDOW = 16
-"""Values of produce requests in flight at one time. A DELETE may be in flight besides."""
-IN_FLIGHT_BYTES_MAX = 16 << 20
-"""Bytes of values up to which a leader proposes more above one that is not chosen yet."""
 VALUE_BYTES_MAX = 1 << 20
 """Bytes of batches up to which several produce requests are put into one value."""
 END_S_MAX = 2.0
 """Seconds that a read beyond the known end waits for the election of this leader."""
-
-
-def window_of(config: TopicConfig) -> int:
-    """Returns the number of positions that the leader of a partition with these settings may have in flight."""
-    # A TRUNCATE and a DELETE take no producer's slot.
-    return (WINDOW if config.commit_order == TOTAL else config.commit_hole_span) + 2
 
 
 class PaxosPartition(LedPartition):
@@ -301,19 +289,9 @@ class PaxosPartition(LedPartition):
 
     async def _wait_for_room(self) -> None:
         # Requests wait here for a window, or for the election, in their order.
-        while self._is_held or (self._is_serving and self._is_full):
+        while self._is_held or (self._is_serving and is_full(self._in_flight, self.config)):
             self._room.clear()
             await self._room.wait()
-
-    @property
-    def _is_full(self) -> bool:
-        """True while as many values are in flight as may be. Without total order those count that are not chosen, as
-        far as the hole span and memory go."""
-        in_flight = self._in_flight
-        if self.config.commit_order == TOTAL:
-            return len(in_flight) >= WINDOW
-        is_wide = len(in_flight) >= self.config.commit_hole_span or in_flight.size >= IN_FLIGHT_BYTES_MAX
-        return is_wide or in_flight.unchosen >= WINDOW
 
     def _append_group(self, group: Group) -> None:
         if not group.proposals:
@@ -322,21 +300,11 @@ class PaxosPartition(LedPartition):
             self._require_leading(ACKS_ALL)
             # Read in the same turn of the event loop as the proposal: the digest covers the offsets, so they cannot
             # change later.
-            base_offset, offsets = self._proposer.next_offset(), group.offsets
-            self._next_offset = base_offset + offsets
+            base_offset = self._proposer.next_offset()
+            self._next_offset = base_offset + group.offsets
             fresh = group.assign(base_offset, self.leader_epoch)
             if fresh:
-                payload = fresh[0].data if len(fresh) == 1 else b"".join(batch.data for batch in fresh)
-                # A voter that forgets loses its vote, so of two voters none may be asked to accept in memory alone.
-                is_lazy = self.config.ack_durability == "replicated" and self._proposer.may_be_lazy
-                position, value = self._proposer.propose(
-                    offsets,
-                    payload,
-                    is_lazy=is_lazy,
-                    keys=conflict_keys(fresh, self.config.commit_order),
-                )
-                durability = "replicated" if is_lazy else "fsynced"
-                self._in_flight.add(position, InFlightProposal(value, durability, len(payload)))
+                self._in_flight.add(*self._proposer.propose(fresh, self.config))
                 self._appended_end = self._next_offset
                 group.count(fresh)
                 # Before it is applied: a repeat that comes meanwhile has to wait with the original. A batch counts only

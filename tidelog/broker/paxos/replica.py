@@ -37,9 +37,9 @@ from tidelog.broker.paxos.journal_copies import find_in_journal
 from tidelog.broker.paxos.journal_truncator import JournalTruncator
 from tidelog.broker.paxos.leaders import Leaders
 from tidelog.broker.paxos.links import Links
-from tidelog.broker.paxos.partition import PaxosPartition, window_of
+from tidelog.broker.paxos.partition import PaxosPartition
 from tidelog.broker.paxos.payload_search import PayloadSearch
-from tidelog.broker.paxos.proposing import Proposer
+from tidelog.broker.paxos.proposing import Proposer, window_of
 from tidelog.broker.paxos.voting import Voting
 from tidelog.config.schema import TopicConfig
 from tidelog.replication.paxos.events import (

@@ -14,7 +14,8 @@ from tests.unit.broker.paxos.stage import Stage, play
 from tidelog.broker.partitions.early_reads import EarlyReader
 from tidelog.broker.partitions.proposals import ProduceReceipt
 from tidelog.broker.paxos.messages import PartitionFrame
-from tidelog.broker.paxos.partition import IN_FLIGHT_BYTES_MAX, PaxosPartition
+from tidelog.broker.paxos.partition import PaxosPartition
+from tidelog.broker.paxos.proposing import IN_FLIGHT_BYTES_MAX
 from tidelog.config.schema import TopicConfig
 from tidelog.model.early_reads import AboveOffsets
 from tidelog.model.errors import TidelogError, TimedOutAfterAppend
