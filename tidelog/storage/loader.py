@@ -11,7 +11,6 @@ sequence that any row or metainfo copy declares durable.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from functools import partial
 from itertools import zip_longest
 from typing import NamedTuple
@@ -20,22 +19,20 @@ from msgspec import structs
 
 from tidelog.model.errors import TidelogError
 from tidelog.model.ids import OFFSET_MAX, PartitionId
-from tidelog.model.ports import File
 from tidelog.storage.handover import drop_handover, read_handover
 from tidelog.storage.load_report import Corrections, LoadReport
 from tidelog.storage.log_state import FoundLog, LogFiles
 from tidelog.storage.metainfo import Metainfo, MetainfoStore
 from tidelog.storage.open_files import OpenFiles
 from tidelog.storage.partition_log import LogSettings, PartitionLog
+from tidelog.storage.rewriting import write_again
 from tidelog.storage.rows import NO_TIMESTAMP, ROW_BYTES, Row, RowCodec, Tail
 from tidelog.storage.scan import BadEnd, Scan
-from tidelog.storage.segment import SECTOR_BYTES, Segment
+from tidelog.storage.segment import Segment
 from tidelog.storage.strangers import find_strangers, has_rows, set_aside
 from tidelog.storage.trails import read_trails
 from tidelog.storage.truncation import remove_all, remove_segment, segment_names
 from tidelog.storage.two_copies import LoadedCopies
-
-COPY_BYTES = 1 << 20
 
 
 def load_log(
@@ -381,7 +378,7 @@ class _Loader:
                 raise self._corrections.error
             for segment in segments:
                 if not segment.is_sealed or segment.next_sequence > self._durable or segment is segments[-1]:
-                    _write_again(segment, self._durable)
+                    write_again(segment, self._durable)
                     segment.log.sync()
                     segment.catalog.sync()
             if self._corrections.are_made or not self._has_durable_names(segments[-1]):
@@ -433,44 +430,3 @@ class _Loader:
 def _durable(loaded: LoadedCopies[Metainfo] | None) -> Metainfo | None:
     """Returns the metainfo that is surely on the disk (both copies are good), or None."""
     return None if loaded is None or loaded.bad_copies else loaded.info
-
-
-def _write_again(segment: Segment, durable: int) -> None:
-    """Writes all bytes from the row of sequence `durable` on again, so that the next fsync really writes them. Raises
-    `OSError`."""
-    # After a failed fsync the kernel holds the lost pages as clean: this process, or the one before it, can read them,
-    # an fsync says yes, and they are gone with the power (PostgreSQL's fsync trouble of 2018).
-    slot = max(0, durable - segment.first_sequence)
-    unsettled = segment.rows(max(slot, segment.body_slot))
-    position = next((row.file_position for row in unsettled if row is not None), segment.log_bytes)
-    _copy_onto_itself(segment.log, position, segment.log_bytes)
-    _copy_onto_itself(segment.catalog, slot * ROW_BYTES, segment.slots * ROW_BYTES)
-
-
-def _copy_onto_itself(file: File, position: int, end: int) -> None:
-    """Rewrites the bytes from `position` to `end`. Skips sectors that cannot be read: they are damage."""
-    while position < end:
-        size = min(COPY_BYTES, end - position)
-        try:
-            _copy_piece(file, position, size)
-        except UnreadableError:
-            for sector in range(position, position + size, SECTOR_BYTES):
-                # By sectors, since a gathered read fails for one bad sector, and the good ones beside it still have to
-                # be written.
-                with suppress(UnreadableError):
-                    _copy_piece(file, sector, min(SECTOR_BYTES, position + size - sector))
-        position += size
-
-
-class UnreadableError(Exception):
-    """Raised for bytes that cannot be read."""
-
-
-def _copy_piece(file: File, position: int, size: int) -> None:
-    """Rewrites `size` bytes at `position`. Raises `UnreadableError`, or `OSError` if they cannot be written."""
-    try:
-        data = file.pread(size, position)
-    except OSError as error:
-        raise UnreadableError from error
-    if data:
-        file.pwritev([data], position)

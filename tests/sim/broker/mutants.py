@@ -101,7 +101,7 @@ def retry_a_failed_fsync() -> AbstractContextManager[None]:
 
 def trust_the_page_cache() -> AbstractContextManager[None]:
     """Recovery syncs what it found without writing it again."""
-    return patched(loader, "_write_again", lambda segment, durable: None)
+    return patched(loader, "write_again", lambda segment, durable: None)
 
 
 def show_what_recovery_found_without_fsync() -> AbstractContextManager[None]:
