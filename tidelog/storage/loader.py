@@ -22,11 +22,12 @@ from tidelog.model.ids import OFFSET_MAX, PartitionId
 from tidelog.storage.handover import drop_handover, read_handover
 from tidelog.storage.load_report import Corrections, LoadReport
 from tidelog.storage.log_state import FoundLog, LogFiles
+from tidelog.storage.marks import Marks
 from tidelog.storage.metainfo import Metainfo, MetainfoStore
 from tidelog.storage.open_files import OpenFiles
 from tidelog.storage.partition_log import LogSettings, PartitionLog
 from tidelog.storage.rewriting import write_again
-from tidelog.storage.rows import NO_TIMESTAMP, ROW_BYTES, Row, RowCodec, Tail
+from tidelog.storage.rows import NO_TIMESTAMP, RowCodec, Tail
 from tidelog.storage.scan import BadEnd, Scan
 from tidelog.storage.segment import Segment
 from tidelog.storage.strangers import find_strangers, has_rows, set_aside
@@ -78,9 +79,7 @@ class _Loader:
         self._metainfo = MetainfoStore(opened.files, directory, identity)
         self._report = LoadReport()
         self._corrections = Corrections()
-        self._seals: dict[int, Row] = {}
-        self._durable = 0
-        self._log_start = 0
+        self._marks = Marks(self._codec)
         self._is_bare = False
         """True if no segment was found."""
         self._is_known = False
@@ -100,13 +99,14 @@ class _Loader:
         self._make_missing(segments)
         if loaded is None and any(segment.log.size() for segment in segments):
             self._report.say("both metainfo copies are lost; this replica starts a new incarnation")
-        self._durable, self._log_start = info.durable_sequence, info.log_start_offset
+        marks = self._marks
+        marks.note(info.durable_sequence, info.log_start_offset)
         for segment, following in zip_longest(segments, segments[1:]):
-            self._scan_rows(segment, following.base_offset if following else OFFSET_MAX)
+            marks.read(segment, following.base_offset if following else OFFSET_MAX)
         used = info.sequences_used or 0
         doomed = self._take_doomed(segments)
         sequence = max([used if info.restarts else 0, *(segment.next_sequence for segment in doomed)])
-        tail = self._scan_all(segments, max(info.end_offset, self._log_start), sequence)
+        tail = self._scan_all(segments, max(info.end_offset, marks.log_start_offset), sequence)
         info = self._info
         # Everything that was kept beyond D is written again and fsynced before anybody can see it: it may be in the
         # page cache only. Without this, a follower could acknowledge what the next power cut takes.
@@ -116,7 +116,7 @@ class _Loader:
         tail = tail._replace(durable=tail.sequence)
         trails = read_trails(self._codec, [*doomed, *segments], self._settings.producers_max, now_ms)
         files = LogFiles(self._opened, self._directory, self._codec, self._metainfo)
-        found_log = FoundLog(info.incarnation, segments, tail, trails.lineage, trails.producers, self._durable)
+        found_log = FoundLog(info.incarnation, segments, tail, trails.lineage, trails.producers, marks.durable)
         log = PartitionLog(self._identity, files, self._settings, found_log, now_ms)
         log.replica, log.stands_in_since, log.sequences_used = info.replica, info.stands_in_since, used
         if info.restarts:
@@ -212,7 +212,7 @@ class _Loader:
         """Opens segments by their headers and seals, renames files that belong to another log, and returns the segments
         that are left."""
         # A segment with a header and a seal of ours is ours; these checksums are seeded with the log's identity.
-        doubtful = [segment for segment in segments if not self._open_sealed(segment)]
+        doubtful = [segment for segment in segments if not self._is_sealed(segment)]
         strangers = dict.fromkeys(
             path
             for segment in doubtful
@@ -231,36 +231,8 @@ class _Loader:
                 self._corrections.attempt(partial(set_aside, self._opened, path))
         return [segment for segment in segments if segment.log_path not in strangers]
 
-    def _open_sealed(self, segment: Segment) -> bool:
-        seal = segment.open_sealed() if self._files.exists(segment.catalog_path) else None
-        if seal is not None:
-            self._seals[segment.base_offset] = seal
-        return seal is not None
-
-    def _scan_rows(self, segment: Segment, next_base_offset: int) -> None:
-        """Finds where a segment's catalog rows begin, how many there are, the highest durable mark in them, and the log
-        start offset."""
-        seal = self._seals.get(segment.base_offset)
-        if seal is not None:
-            self._note_marks(seal.durable, seal.start_offset)
-            return
-        # Rounded up: half a row at the end is a torn row, and has a slot to be made again in.
-        segment.slots = -(-segment.catalog.size() // ROW_BYTES)
-        header = segment.open_header()
-        if header is not None:
-            self._note_marks(header.durable, header.log_start_offset)
-        else:
-            # A lost header costs the numbers of its rows. They must be found again, since a row out of its place is no
-            # row.
-            self._infer_header(segment, next_base_offset)
-        # No row says more than was true before it: those below the mark that is known already say nothing new.
-        for row in segment.rows(max(segment.body_slot, self._durable - segment.first_sequence)):
-            if row is not None:
-                self._note_marks(row.durable, row.start_offset)
-
-    def _note_marks(self, durable: int, log_start_offset: int) -> None:
-        self._durable = max(self._durable, durable)
-        self._log_start = max(self._log_start, log_start_offset)
+    def _is_sealed(self, segment: Segment) -> bool:
+        return self._files.exists(segment.catalog_path) and self._marks.open_sealed(segment)
 
     def _take_doomed(self, segments: list[Segment]) -> list[Segment]:
         """Removes from `segments` those that lie wholly below the log's start, left by a deletion that a crash
@@ -268,47 +240,34 @@ class _Loader:
         # Deletions are asked for below the high watermark only. So whatever row says how far, everything up to there
         # was durable, and it does no harm if the row itself is truncated later.
         doomed: list[Segment] = []
-        while len(segments) > 1 and segments[1].base_offset <= self._log_start:
+        while len(segments) > 1 and segments[1].base_offset <= self._marks.log_start_offset:
             # A crash lets the files of a deletion go in any order, so what is left of them is not judged: to the scan,
             # a hole there would look like the torn end of the log, and all behind it would be dropped.
             doomed.append(segments.pop(0))
         return doomed
-
-    def _infer_header(self, segment: Segment, next_base_offset: int) -> None:
-        """Finds the row sequences of a segment whose catalog header is damaged: its rows begin behind the last
-        checkpoint row, and are numbered from the first sound row. Rows that belong to other offsets are ignored."""
-        segment.body_slot, segment.first_sequence = 1, -1
-        for slot in range(1, segment.slots):
-            raw = segment.raw_rows(slot, 1)
-            row = self._codec.body(raw)
-            if row is not None and segment.base_offset <= row.base_offset < row.next_offset <= next_base_offset:
-                segment.first_sequence = row.sequence - slot
-                return
-            if self._codec.parse_checkpoint(raw) is not None:
-                segment.body_slot = slot + 1
 
     # -- scanning -------------------------------------------------------------------------------------------------
 
     def _scan_all(self, segments: list[Segment], durable_end: int, sequence: int) -> Tail:
         """Scans and corrects every segment that is not sealed below D (the highest durable sequence); returns the log's
         end."""
-        tail = Tail(sequence, 0, 0, segments[0].base_offset, 0, NO_TIMESTAMP, self._log_start)
+        tail = Tail(sequence, 0, 0, segments[0].base_offset, 0, NO_TIMESTAMP, self._marks.log_start_offset)
         for index, segment in enumerate(segments):
             later = segments[index + 1 :]
             # The seal itself was durable: every row and batch before it was, too, and what is damaged there is found
             # when it is read. So opening costs two small reads a segment, however large it is.
-            if later and segment.is_sealed and segment.next_sequence <= self._durable:
+            if later and segment.is_sealed and segment.next_sequence <= self._marks.durable:
                 tail = self._tail_of_sealed(segment, tail)
                 continue
             # Evidence reaches backwards. If anything behind this segment was durable once, all of it was, and nothing
             # in it may be taken for torn, whatever has become of its rows.
             is_settled = not later or later[0].base_offset <= durable_end
-            is_settled = is_settled or any(0 <= later_segment.first_sequence < self._durable for later_segment in later)
+            is_settled = is_settled or any(0 <= following.first_sequence < self._marks.durable for following in later)
             settled_end = (later[0].base_offset if later else durable_end) if is_settled else segment.base_offset
             scan = Scan(
                 self._codec,
                 segment,
-                self._durable,
+                self._marks.durable,
                 self._report,
                 self._corrections,
                 bad_end=self._bad_end,
@@ -347,7 +306,7 @@ class _Loader:
             self._corrections.attempt(partial(self._metainfo.store, self._info))
 
     def _tail_of_sealed(self, segment: Segment, tail: Tail) -> Tail:
-        seal = self._seals[segment.base_offset]
+        seal = self._marks.seals[segment.base_offset]
         start = max(tail.log_start_offset, seal.start_offset)
         epoch = max(tail.epoch, seal.epoch)
         return Tail(segment.next_sequence, 0, epoch, segment.end_offset, 0, NO_TIMESTAMP, start)
@@ -369,7 +328,7 @@ class _Loader:
 
     def _make_durable(self, segments: list[Segment], tail: Tail) -> str | None:
         # After a clean stop all is below D, and opening writes and syncs nothing.
-        if not self._corrections.are_made and tail.sequence <= self._durable:
+        if not self._corrections.are_made and tail.sequence <= self._marks.durable:
             return None
         try:
             if self._corrections.error is not None:
@@ -377,8 +336,8 @@ class _Loader:
                 # says.
                 raise self._corrections.error
             for segment in segments:
-                if not segment.is_sealed or segment.next_sequence > self._durable or segment is segments[-1]:
-                    write_again(segment, self._durable)
+                if not segment.is_sealed or segment.next_sequence > self._marks.durable or segment is segments[-1]:
+                    write_again(segment, self._marks.durable)
                     segment.log.sync()
                     segment.catalog.sync()
             if self._corrections.are_made or not self._has_durable_names(segments[-1]):
@@ -390,7 +349,7 @@ class _Loader:
     def _has_durable_names(self, last: Segment) -> bool:
         """Returns True if the names of the last segment's files are durable: its first row is, and the flush of that
         row fsyncs the directory. If the segment is sealed, a later one was being removed, and the answer is False."""
-        return not last.is_sealed and self._durable > last.first_sequence
+        return not last.is_sealed and self._marks.durable > last.first_sequence
 
     def _finish_deletion(self, doomed: list[Segment]) -> str | None:
         """Removes the files of deleted segments; returns why that failed, or None."""

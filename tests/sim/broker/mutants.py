@@ -24,6 +24,7 @@ from tidelog.storage import loader
 from tidelog.storage.appender import Appender
 from tidelog.storage.deleter import Deleter
 from tidelog.storage.flush import attempt
+from tidelog.storage.marks import Marks
 from tidelog.storage.metainfo import MetainfoStore
 from tidelog.storage.segment import Segment
 from tidelog.storage.trails import read_trails
@@ -55,8 +56,8 @@ def acknowledge_before_fsync() -> AbstractContextManager[None]:
 def truncate_at_the_first_bad_checksum() -> Iterator[None]:
     """Takes later damage for a torn tail: looks at everything, and knows of nothing that was ever durable."""
 
-    def unmarked(loading: loader._Loader, durable: int, log_start_offset: int) -> None:
-        loading._durable, loading._log_start = 0, max(loading._log_start, log_start_offset)
+    def unmarked(marks: Marks, durable: int, log_start_offset: int) -> None:
+        marks.durable, marks.log_start_offset = 0, max(marks.log_start_offset, log_start_offset)
 
     def without_end(store: MetainfoStore) -> Any:
         loaded = load(store)
@@ -68,7 +69,7 @@ def truncate_at_the_first_bad_checksum() -> Iterator[None]:
     with (
         patched(Segment, "open_sealed", lambda segment: None),
         patched(MetainfoStore, "load", without_end),
-        patched(loader._Loader, "_note_marks", unmarked),
+        patched(Marks, "note", unmarked),
     ):
         yield
 
