@@ -17,30 +17,23 @@ from asyncio import timeout_at
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
 
 import msgspec
 import structlog
 
+from tidelog.broker.controller.applied_positions import AWAITED, AppliedPositions
 from tidelog.broker.controller.requests import Group, Request
-from tidelog.broker.runtime.purgatory import Watchers
 from tidelog.config.schema import BrokerConfig
 from tidelog.controller.commands import (
-    AddPartitions,
-    AlterTopicConfigs,
     BrokerHeartbeat,
     Command,
     CommandAnswer,
-    CreateOffsetsTopic,
-    CreateTopic,
-    DeleteTopic,
     Done,
     FenceBroker,
     HeartbeatAnswered,
     LeadCluster,
     MetadataApplied,
     RaiseLevel,
-    RemoveBroker,
     ReportSilence,
     SpokenLevels,
 )
@@ -48,13 +41,13 @@ from tidelog.controller.decide import decide
 from tidelog.controller.decide_brokers import registered_broker
 from tidelog.controller.decision import MetadataLog
 from tidelog.controller.judge import judge_of
-from tidelog.controller.partition_commands import AlterReassignments, ElectLeaders, HandOver
+from tidelog.controller.partition_commands import HandOver
 from tidelog.controller.revocations import Revocations, deposed
 from tidelog.controller.sessions import Sessions
 from tidelog.controller.upkeep import fresh_stamps, next_snapshot, overdue, preferred_election
 from tidelog.controller.voting import ChangeVoters, next_step
 from tidelog.model.cluster import ClusterImage
-from tidelog.model.errors import ControllerLost, ImplausibleNumber, NotController, Overloaded, TidelogError
+from tidelog.model.errors import ControllerLost, NotController, Overloaded, TidelogError
 from tidelog.model.ids import NodeId
 
 COMMANDS_MAX = 1_000
@@ -62,29 +55,9 @@ COMMANDS_MAX = 1_000
 GROUP_MAX = 64
 """The most commands whose records go into one append."""
 COMMAND_S_MAX = 10.0
-APPLIED_S_MAX = 5.0
-"""Seconds that an answer waits at most for the slowest live broker to apply the decision."""
-AHEAD_MAX = 2**32
-"""The most records by which a broker's reported position may be ahead of this controller's; a larger number is refused
-as implausible."""
 TICKS_PER_HEARTBEAT = 4
 EARLY_S = 0.001
 """Seconds by which a timer may fire too early: an event loop counts in whole milliseconds."""
-
-AWAITED = (
-    CreateTopic,
-    CreateOffsetsTopic,
-    DeleteTopic,
-    AddPartitions,
-    AlterTopicConfigs,
-    RemoveBroker,
-    RaiseLevel,
-    ElectLeaders,
-    HandOver,
-    AlterReassignments,
-)
-"""The commands that are answered only when every live broker has applied their records, so that the next request to any
-broker sees the effect."""
 
 logger = structlog.get_logger("tidelog.controller")
 
@@ -108,12 +81,12 @@ class ActiveController:
         self._config = config
         self._spoken = spoken
         self._sessions = Sessions(config.broker_session_timeout_ms, config.lease_ms)
+        self._applied = AppliedPositions(node_id, self._sessions, image, lambda: self._is_serving)
         self._revocations = Revocations()
         self._judge = judge_of(config)
         self._tick_s = config.heartbeat_ms / 1000 / TICKS_PER_HEARTBEAT
         self._queue: deque[Request] = deque()
         self._work = asyncio.Event()
-        self._progress = Watchers()
         self._open = 0
         self._ended: dict[NodeId, int] = {}
         self._leaving: dict[NodeId, int] = {}
@@ -133,21 +106,16 @@ class ActiveController:
         return self._is_serving
 
     @property
+    def lags(self) -> dict[NodeId, int]:
+        """Returns the number of records by which each live broker is behind in applying the metadata log; empty if this
+        broker is not the active controller."""
+        return self._applied.lags() if self._is_serving else {}
+
+    @property
     def decides(self) -> bool:
         """True from this broker's election as controller on, when it has applied the whole log, although it may not
         serve yet."""
         return self._term is not None
-
-    @property
-    def lags(self) -> dict[NodeId, int]:
-        """Returns the number of records by which each live broker is behind in applying the metadata log; empty if this
-        broker is not the active controller."""
-        image = self._image()
-        sessions = {broker.node_id: self._sessions.of(broker.node_id) for broker in image.live_brokers}
-        positions = {node: session.position for node, session in sessions.items() if session is not None}
-        return (
-            {node: max(0, image.position - positions[node]) for node in sorted(positions)} if self._is_serving else {}
-        )
 
     def on_elected(self, epoch: int, cluster_id: str) -> None:
         """Begins a term under `epoch`: this broker leads the metadata log, and has applied all of it. A cluster without
@@ -165,7 +133,7 @@ class ActiveController:
         for request in self._queue:
             request.fail(self._not_controller())
         self._queue.clear()
-        self._progress.wake_all()
+        self._applied.changed.wake_all()
 
     def _not_controller(self) -> NotController:
         return NotController(f"node {self._node_id} is not the active controller; nothing was done, ask again")
@@ -193,7 +161,7 @@ class ActiveController:
             self.noted(command)
             return Done(self._image().position)
         if isinstance(command, BrokerHeartbeat):
-            _check_progress(self._image(), command)
+            self._applied.check(command)
         if isinstance(command, BrokerHeartbeat) and self._is_serving:
             answer = self._hear(command)
             if answer is not None:
@@ -206,7 +174,7 @@ class ActiveController:
         try:
             answer = await self._decided(command, seconds_max)
             if isinstance(command, AWAITED):
-                await self._until_applied(answer.position)
+                await self._applied.wait_for(answer.position)
         finally:
             self._open -= 1
         return answer
@@ -250,7 +218,7 @@ class ActiveController:
             return None
         image = self._image()
         decision = decide(image, heartbeat, self._config)
-        self._note(heartbeat)
+        self._applied.note(heartbeat)
         answer = decision.answer(image)
         if decision.records or not isinstance(answer, HeartbeatAnswered):
             return None
@@ -263,8 +231,8 @@ class ActiveController:
         if isinstance(report, ReportSilence):
             self._note_silence(report)
         elif self._is_serving:
-            _check_progress(self._image(), report)
-            self._note(report)
+            self._applied.check(report)
+            self._applied.note(report)
 
     def _note_silence(self, report: ReportSilence) -> None:
         """Records a broker's report that another broker neither answers it nor gives a sign of life."""
@@ -273,35 +241,6 @@ class ActiveController:
             self._sessions.witnessed(report.silent_node, report.silent_epoch, report.node_id, now_s)
             self._tick_at = now_s
             self._work.set()
-
-    def _note(self, report: BrokerHeartbeat | MetadataApplied) -> None:
-        now_s = asyncio.get_running_loop().time()
-        self._sessions.follow(self._image(), now_s)
-        hear = partial(self._sessions.heard, report.node_id, report.broker_epoch, now_s, position=report.position)
-        if isinstance(report, MetadataApplied):
-            hear()
-        else:
-            clock_ms = None if report.wall_ms is None else report.wall_ms - int(now_s * 1000)
-            hear(snapshot=(report.snapshot_position, report.snapshot_hash), stamp=report.stamp, clock_ms=clock_ms)
-        self._progress.wake_all()
-
-    async def _until_applied(self, position: int) -> None:
-        """Waits until the live brokers have applied the metadata up to `position`, for at most `APPLIED_S_MAX`
-        seconds."""
-        try:
-            async with asyncio.timeout(APPLIED_S_MAX):
-                while self._is_serving and not self._is_applied(position):
-                    await self._progress.wait()
-        except TimeoutError:
-            logger.warning("a broker is slow to apply the metadata log", position=position)
-
-    def _is_applied(self, position: int) -> bool:
-        sessions = [
-            self._sessions.of(broker.node_id)
-            for broker in self._image().live_brokers
-            if broker.node_id != self._node_id
-        ]
-        return all(session is not None and session.position >= position for session in sessions)
 
     # -- deciding ----------------------------------------------------------------------------------------------------
 
@@ -368,7 +307,7 @@ class ActiveController:
 
     async def _tick(self, now_s: float) -> None:
         self._sessions.follow(self._image(), now_s)
-        self._progress.wake_all()
+        self._applied.changed.wake_all()
         self._sessions.alone_since(now_s - self._log.alone_s)
         fences = overdue(self._image(), self._sessions, now_s)
         for fence in fences:
@@ -420,16 +359,3 @@ class ActiveController:
             await self._log.change_voters(add=change.add, remove=change.remove)
         except TidelogError as error:
             logger.warning("the voters could not be changed now", error=str(error))
-
-
-def _check_progress(image: ClusterImage, report: BrokerHeartbeat | MetadataApplied) -> None:
-    """Raises `ImplausibleNumber` if a broker reports a position that no broker can have reached, since recording it
-    would make a good directory look old later."""
-    broker = image.brokers.get(NodeId(report.node_id))
-    numbers = [("position", report.position, image.position)]
-    if isinstance(report, BrokerHeartbeat):
-        numbers.append(("snapshot", report.snapshot_position, image.position))
-        numbers.append(("time mark", report.stamp, 0 if broker is None else broker.stamp))
-    for name, number, base in numbers:
-        if number - base > AHEAD_MAX:
-            raise ImplausibleNumber(f"node {report.node_id} names the {name} {number}, and {base} is known here")

@@ -15,7 +15,8 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from tidelog.broker.controller.active import AWAITED, ActiveController
+from tidelog.broker.controller.active import ActiveController
+from tidelog.broker.controller.applied_positions import AWAITED
 from tidelog.broker.runtime.purgatory import Watchers
 from tidelog.controller.commands import Command, CommandAnswer, ControllerElsewhere
 from tidelog.model.errors import (

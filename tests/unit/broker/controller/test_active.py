@@ -10,7 +10,8 @@ import pytest
 
 from tests.unit.controller.cluster import newest, registration, topic_id, voter
 from tidelog.broker.controller import active
-from tidelog.broker.controller.active import APPLIED_S_MAX, COMMANDS_MAX, ActiveController
+from tidelog.broker.controller.active import COMMANDS_MAX, ActiveController
+from tidelog.broker.controller.applied_positions import APPLIED_S_MAX
 from tidelog.config.schema import BrokerConfig
 from tidelog.controller.apply import apply_all, with_voters
 from tidelog.controller.commands import (
