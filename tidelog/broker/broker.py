@@ -29,9 +29,10 @@ from tidelog.broker.face.statistics import Statistics
 from tidelog.broker.groups.facade import Groups
 from tidelog.broker.groups.lags import GroupLags
 from tidelog.broker.membership.administration import Administration
+from tidelog.broker.membership.clean_mark import leave_clean_mark, take_clean_mark
 from tidelog.broker.membership.controller_channel import ControllerChannel
 from tidelog.broker.membership.introduction import Introduction
-from tidelog.broker.membership.registration import Registration, leave_clean_mark, take_clean_mark
+from tidelog.broker.membership.registration import Registration
 from tidelog.broker.metadata.bootstrap import Contacts, no_contacts
 from tidelog.broker.metadata.metadata import ClusterMetadata
 from tidelog.broker.partitions.led_partition import LedPartition

@@ -2,13 +2,10 @@
 
     register -> fenced, until a heartbeat shows that its own registration is applied here -> live
     no heartbeat for the session timeout -> fenced; its next heartbeat unfences it
-    wants to stop -> a heartbeat says so -> leads no partitions any more -> flushes, writes its clean mark, ends
+    wants to stop -> a heartbeat says so -> leads no partitions any more -> flushes, leaves its clean mark, ends
 
 The broker epoch, which is the position of the registration in the metadata log, identifies the process. If the cluster
 has a later epoch for this node, this broker registers anew, or ends if another process is registered instead.
-
-The *clean mark* is a file with the epoch, written when everything is flushed, and removed durably before the next
-process registers: a process that registers with it has on its disk everything that the broker ever acknowledged.
 """
 
 from __future__ import annotations
@@ -29,9 +26,7 @@ from tidelog.controller import commands
 from tidelog.controller.partition_commands import LostReplica, ReportLostReplicas, ReportUnfitReplicas, UnfitReplica
 from tidelog.model.errors import BrokerRemoved, NodeIdInUse, OldDirectory, StaleBrokerEpoch, TidelogError
 from tidelog.model.ids import TopicId
-from tidelog.model.ports import Files
 
-CLEAN_MARK = "clean"
 REGISTER_S_MAX = 30.0
 SHUTDOWN_S_MAX = 1.5
 
@@ -291,35 +286,3 @@ class Registration:
             assert answer.may_stop, "who asked to stop is fenced by the same decision"
         except TidelogError as error:
             logger.warning("stopping without the controller's consent", reason=str(error))
-
-
-# -- the clean mark --------------------------------------------------------------------------------------------------
-
-
-def take_clean_mark(files: Files) -> int:
-    """Returns the broker epoch under which the last process shut down cleanly, -1 if it did not. The mark is removed
-    durably when this returns. Blocking. Raises `OSError`."""
-    if not files.exists(CLEAN_MARK):
-        return -1
-    file = files.open(CLEAN_MARK)
-    try:
-        content = file.pread(32, 0).strip()
-    except OSError:
-        content = b""
-    finally:
-        file.close()
-    files.remove(CLEAN_MARK)
-    files.sync_dir("")
-    return int(content) if content.isdigit() else -1
-
-
-def leave_clean_mark(files: Files, epoch: int) -> None:
-    """Writes the clean mark, after everything was flushed. Blocking. Raises `OSError`."""
-    file = files.open(CLEAN_MARK, create=True)
-    try:
-        file.truncate(0)
-        file.pwritev([b"%d\n" % epoch], 0)
-        file.sync()
-    finally:
-        file.close()
-    files.sync_dir("")
