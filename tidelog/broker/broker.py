@@ -19,7 +19,7 @@ from functools import partial
 import structlog
 
 from tidelog.broker.controller.active import ActiveController
-from tidelog.broker.face.access import Authorizer, ByAcls, EverybodyMay
+from tidelog.broker.face.access import authorizer_of
 from tidelog.broker.face.face import BrokerFace
 from tidelog.broker.face.groups import ConsumerGroups
 from tidelog.broker.face.login import Login
@@ -62,7 +62,6 @@ from tidelog.controller.commands import (
     NewTopic,
     RegisterBroker,
 )
-from tidelog.model.access import check_principal
 from tidelog.model.cluster import HTTP, BrokerInfo, ClusterImage, Endpoint, Topic
 from tidelog.model.errors import UnknownTopic, WrongCluster
 from tidelog.model.ids import NodeId, PartitionId, TopicId
@@ -225,7 +224,7 @@ class Broker:
                 self.log_writer.rounds,
             ),
             readiness=self,
-            authorizer=self._authorizer(),
+            authorizer=authorizer_of(self.config, lambda: self.image.access),
             login=login,
             shares=Shares(time.monotonic_s, self.config.quota_buckets_max),
             work=self.work,
@@ -242,13 +241,6 @@ class Broker:
         service.loss_finder, service.controller_elsewhere = self.data.loss_finder, self._controller_elsewhere
         for protocol in self.data.protocols.values():
             service.add(protocol)
-
-    def _authorizer(self) -> Authorizer:
-        config = self.config
-        if not config.authorizer_enabled:
-            return EverybodyMay()
-        super_users = map(check_principal, config.super_users)
-        return ByAcls(lambda: self.image.access, super_users, without_acl=config.allow_everyone_if_no_acl_found)
 
     # -- start and stop -------------------------------------------------------------------------------------------
 

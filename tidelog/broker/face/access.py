@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from tidelog.model.access import Acl, AclIndex, Caller, Operation, Principal, Resource
+from tidelog.config.schema import BrokerConfig
+from tidelog.model.access import Acl, AclIndex, Caller, Operation, Principal, Resource, check_principal
 from tidelog.model.credentials import Access
 
 
@@ -46,3 +47,11 @@ class EverybodyMay:
     def may(self, caller: Caller, operation: Operation, resource: Resource) -> bool:
         """Returns True."""
         return True
+
+
+def authorizer_of(config: BrokerConfig, access: Callable[[], Access]) -> Authorizer:
+    """Returns the authorizer that a broker's settings ask for; `access` returns the cluster's ACLs."""
+    if not config.authorizer_enabled:
+        return EverybodyMay()
+    super_users = map(check_principal, config.super_users)
+    return ByAcls(access, super_users, without_acl=config.allow_everyone_if_no_acl_found)
