@@ -87,8 +87,6 @@ class Broker:
     is_leaving = False
     """True from the beginning of a stop; the broker may still serve."""
     is_ready = False
-    controller_changes = 0
-    """The number of times that this broker has learned of another active controller."""
 
     def __init__(
         self,
@@ -214,7 +212,8 @@ class Broker:
             groups=ConsumerGroups(self),
             rest_consumers=self.rest_consumers,
             statistics=Statistics(
-                self,
+                self._controller,
+                self._channel,
                 self.stats,
                 self.data,
                 self._peers,
@@ -476,11 +475,6 @@ class Broker:
             return None
         return ControllerElsewhere(self.image.position, controller.node_id, controller.peer_host, controller.peer_port)
 
-    def metadata_lags(self) -> dict[NodeId, int]:
-        """Returns by how many records each live broker is behind in applying the metadata log; empty if this broker is
-        not the active controller."""
-        return self._controller.lags
-
     @property
     def levels(self) -> LevelRange:
         """Returns the feature levels that this broker speaks."""
@@ -513,7 +507,6 @@ class Broker:
 
     def leader_changed(self, node_id: int | None) -> None:
         """Notes which node leads the metadata log, as far as this broker knows; None if no leader is known."""
-        self.controller_changes += node_id is not None
         self._channel.on_leader_changed(node_id)
         self._progress.changed.wake_all()
         self._registration.hurry()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
+from tidelog.broker.controller.active import ActiveController
 from tidelog.broker.groups.facade import Groups
 from tidelog.broker.groups.lags import GroupLags
+from tidelog.broker.membership.controller_channel import ControllerChannel
 from tidelog.broker.partitions.led_partition import LedPartition
 from tidelog.broker.replicas.data_plane import DataPlane, WaitingPartition
 from tidelog.broker.runtime.cluster_time import ClusterTime
@@ -15,34 +16,20 @@ from tidelog.broker.runtime.histogram import BUCKETS_S, Histogram
 from tidelog.broker.runtime.stages import Stages
 from tidelog.broker.runtime.stats import Stats
 from tidelog.broker.runtime.traffic import Traffic
-from tidelog.model.ids import NodeId, PartitionId
+from tidelog.model.ids import PartitionId
 from tidelog.transport.peer import PeerNode
 
-__all__ = ["BUCKETS_S", "ControllerStatistics", "Histogram", "Stages", "Statistics", "Traffic"]
-
-
-class ControllerStatistics(Protocol):
-    """The cluster's controller as one broker sees it."""
-
-    @property
-    def is_controller(self) -> bool:
-        """True if this broker is the active controller."""
-
-    @property
-    def controller_changes(self) -> int:
-        """Number of times that this broker has seen the active controller change."""
-
-    def metadata_lags(self) -> dict[NodeId, int]:
-        """Returns, by node id, the number of metadata records by which each live broker is behind the metadata log;
-        empty unless this broker is the active controller.
-        """
+__all__ = ["BUCKETS_S", "Histogram", "Stages", "Statistics", "Traffic"]
 
 
 @dataclass(eq=False)
 class Statistics:
     """The counts and measurements of one broker."""
 
-    controller: ControllerStatistics
+    controller: ActiveController
+    """The controller on this broker, active or not."""
+    channel: ControllerChannel
+    """The channel to the active controller, with the count of its changes."""
     counts: Stats
     _data: DataPlane
     peers: PeerNode

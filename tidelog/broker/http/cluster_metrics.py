@@ -57,9 +57,9 @@ class ClusterMetrics(Collector):
         yield from self._peers()
 
     def _controller(self) -> Iterator[Metric]:
-        controller, image = self._face.statistics.controller, self._face.cluster.image
+        statistics, image = self._face.statistics, self._face.cluster.image
         leader = self._face.cluster.controller_node
-        yield gauge("controller_active", "1 if this broker is the active controller.", controller.is_controller)
+        yield gauge("controller_active", "1 if this broker is the active controller.", statistics.controller.is_active)
         yield gauge(
             "controller_node_id",
             "The node id of the active controller; -1 while it is not known.",
@@ -69,14 +69,14 @@ class ClusterMetrics(Collector):
         yield CounterMetricFamily(
             "tidelog_controller_changes",
             "Times that this broker learned of a new controller.",
-            controller.controller_changes,
+            statistics.channel.leader_changes,
         )
         yield gauge("metadata_position", "Records of the metadata log that this broker has applied.", image.position)
         yield gauges(
             "metadata_lag_records",
             "Records by which a live broker is behind the active controller, which alone tells.",
             ["node_id"],
-            {str(node_id): records for node_id, records in controller.metadata_lags().items()},
+            {str(node_id): records for node_id, records in statistics.controller.lags.items()},
         )
         yield gauges(
             "feature_level",

@@ -65,6 +65,8 @@ class ControllerChannel:
         """`know` is called with the node id and address of a controller that another broker has named."""
         self.leader: int | None = None
         """The node id of the broker that leads the metadata log, as far as this broker knows."""
+        self.leader_changes = 0
+        """The number of times that this broker has learned of another leader."""
         self._node_id = node_id
         self._controller = controller
         self._ask = ask
@@ -81,6 +83,7 @@ class ControllerChannel:
     def on_leader_changed(self, leader: int | None) -> None:
         """Records the leader of the metadata log, None if there is none, and wakes the waiting commands."""
         self.leader = leader
+        self.leader_changes += leader is not None
         self._changes.wake_all()
         for patience, node in list(self._awaited.items()):
             if leader is not None and leader != node and not patience.expired():
