@@ -57,11 +57,7 @@ from tidelog.broker.runtime.stats import Stats
 from tidelog.config.schema import BrokerConfig, TopicConfig
 from tidelog.config.topics import topic_config
 from tidelog.config.values import split_address
-from tidelog.controller.commands import (
-    ControllerElsewhere,
-    NewTopic,
-    RegisterBroker,
-)
+from tidelog.controller.commands import NewTopic, RegisterBroker
 from tidelog.model.cluster import HTTP, BrokerInfo, ClusterImage, Endpoint, Topic
 from tidelog.model.errors import UnknownTopic, WrongCluster
 from tidelog.model.ids import NodeId, PartitionId, TopicId
@@ -237,7 +233,7 @@ class Broker:
         service.metadata, service.controller, service.routing = self._metadata, self._controller, self._routing
         service.copies, service.remains_finder = self.data.copies, self.data.remains_finder
         service.verifier, service.files_verifier = self.data.verifier, self.data.files_verifier
-        service.loss_finder, service.controller_elsewhere = self.data.loss_finder, self._controller_elsewhere
+        service.loss_finder, service.channel = self.data.loss_finder, self._channel
         for protocol in self.data.protocols.values():
             service.add(protocol)
 
@@ -467,13 +463,6 @@ class Broker:
     def missed_brokers(self) -> Collection[int]:
         """The node ids of the brokers whose processes have ended, or may have a moment ago."""
         return [*self.ended_brokers, *self._peers.in_doubt]
-
-    def _controller_elsewhere(self) -> ControllerElsewhere | None:
-        leader = self._channel.leader
-        controller = None if leader is None or leader == self.node_id else self.image.brokers.get(NodeId(leader))
-        if controller is None:
-            return None
-        return ControllerElsewhere(self.image.position, controller.node_id, controller.peer_host, controller.peer_port)
 
     @property
     def levels(self) -> LevelRange:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Container, Mapping
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -49,6 +49,7 @@ from tidelog.transport.peer.statistics import NUMBER, SENDER, UNREADABLE, UNREGI
 if TYPE_CHECKING:
     from tidelog.broker.controller.active import ActiveController
     from tidelog.broker.groups.facade import Groups
+    from tidelog.broker.membership.controller_channel import ControllerChannel
     from tidelog.broker.metadata.metadata import ClusterMetadata
     from tidelog.broker.partitions.roles import AnswerPeer, ProtocolRuntime, TakeNotice
     from tidelog.broker.repair.copies import Copies
@@ -189,6 +190,7 @@ class PeerService:
 
     metadata: ClusterMetadata
     controller: ActiveController
+    channel: ControllerChannel
     routing: Routing
     copies: Copies
     groups: Groups
@@ -197,8 +199,6 @@ class PeerService:
     files_verifier: FilesVerifier
     loss_finder: LossFinder
     remains_finder: RemainsFinder
-    controller_elsewhere: Callable[[], commands.ControllerElsewhere | None]
-    """Returns the address of the active controller; None if it is this broker or not known."""
 
     def __init__(self) -> None:
         self._requests: dict[type[msgspec.Struct], AnswerPeer] = {}
@@ -258,7 +258,7 @@ class PeerService:
         try:
             return await self.controller.handle(command)
         except NotController:
-            elsewhere = self.controller_elsewhere()
+            elsewhere = self.channel.elsewhere(self.metadata.image)
             if elsewhere is None:
                 raise
             return elsewhere

@@ -19,6 +19,7 @@ from tidelog.broker.controller.active import ActiveController
 from tidelog.broker.controller.applied_positions import AWAITED
 from tidelog.broker.runtime.purgatory import Watchers
 from tidelog.controller.commands import Command, CommandAnswer, ControllerElsewhere
+from tidelog.model.cluster import ClusterImage
 from tidelog.model.errors import (
     BrokerNotRegistered,
     ControllerLost,
@@ -27,6 +28,7 @@ from tidelog.model.errors import (
     ShuttingDown,
     TidelogError,
 )
+from tidelog.model.ids import NodeId
 from tidelog.model.ports import Entropy
 from tidelog.transport.peer import Answer, PeerLost, PeerUnreachable
 
@@ -88,6 +90,15 @@ class ControllerChannel:
         for patience, node in list(self._awaited.items()):
             if leader is not None and leader != node and not patience.expired():
                 patience.reschedule(0)  # whoever was asked may be paused, and never answer
+
+    def elsewhere(self, image: ClusterImage) -> ControllerElsewhere | None:
+        """Returns the address of the active controller according to the image; None if it is this broker or not
+        known."""
+        leader = self.leader
+        controller = None if leader is None or leader == self._node_id else image.brokers.get(NodeId(leader))
+        if controller is None:
+            return None
+        return ControllerElsewhere(image.position, controller.node_id, controller.peer_host, controller.peer_port)
 
     def close(self) -> None:
         """Stops repeating commands, because this broker stops."""
