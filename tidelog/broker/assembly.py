@@ -32,7 +32,7 @@ from tidelog.adapters.tcp_network import TcpNetwork, TlsNetwork
 from tidelog.adapters.tls_listener import HANDSHAKES_MAX
 from tidelog.adapters.tls_store import TlsStore
 from tidelog.broker.auditing import Auditing
-from tidelog.broker.broker import STEP_ASIDE_S_MAX, Broker
+from tidelog.broker.broker import Broker
 from tidelog.broker.face.brake import Brake
 from tidelog.broker.face.face import BrokerFace
 from tidelog.broker.face.jwt_login import JwtLogin, terms_of
@@ -42,6 +42,7 @@ from tidelog.broker.joining import peer_contacts
 from tidelog.broker.membership.registration import SHUTDOWN_S_MAX
 from tidelog.broker.metadata.bootstrap import Contacts, no_contacts
 from tidelog.broker.replicas.hand_over import HAND_OVER_S_MAX, HOLD_S_MAX
+from tidelog.broker.replicas.handing_over import STEP_ASIDE_S_MAX
 from tidelog.broker.runtime.descriptors import share
 from tidelog.broker.runtime.progress import IN_FORCE_S_MAX
 from tidelog.config.errors import ConfigError

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 
 import structlog
@@ -69,8 +68,6 @@ from tidelog.transport.peer.hello import are_apart, is_left_behind, recovered_ap
 
 OPEN_FILES_MAX = 1_024
 LOOK_AT_VOTERS_S = 2.0
-STEP_ASIDE_S_MAX = 1.0
-"""Seconds that a stopping controller waits until another broker is the active controller."""
 
 __all__ = ["Broker", "NewTopic"]
 
@@ -348,21 +345,12 @@ class Broker:
         if not self.others:
             return
         self.stage = "it is stopping: it hands over what it leads"
-        await HandingOver(self, self._channel).run()
+        handing_over = HandingOver(self, self._channel)
+        await handing_over.run()
         await self.in_force(self.image.position)
         self.stage = "it is stopping: it lets another broker decide"
-        await self._step_aside()
+        await handing_over.step_aside(self._metadata, self._progress.changed)
         self.stage = "it is stopping: it ends the requests under way"
-
-    async def _step_aside(self) -> None:
-        heirs = [voter.voter_id for voter in self.image.voters if voter.node_id in self.others]
-        if self._channel.leader != self.node_id or not heirs:
-            return
-        self._metadata.step_aside(heirs[0])
-        with suppress(TimeoutError):
-            async with asyncio.timeout(STEP_ASIDE_S_MAX):
-                while self._channel.leader in (None, self.node_id):
-                    await self._progress.changed.wait()
 
     @property
     def others(self) -> list[NodeId]:

@@ -1,16 +1,23 @@
-"""Carries out the decisions of `hand_over`: stops and resumes appends, checks commits, and asks the controller."""
+"""Hands over what a stopping broker leads: its partitions as `hand_over` decides, then its role as the controller.
+
+The partitions come first: this broker stops and resumes appends, checks commits, and asks the controller, which may be
+itself.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final, Protocol
 
 import structlog
 
 from tidelog.broker.membership.controller_channel import ControllerChannel
+from tidelog.broker.metadata.metadata import ClusterMetadata
 from tidelog.broker.partitions.led_partition import LedPartition
 from tidelog.broker.replicas.hand_over import HOLD_S_MAX, RETRY_S, HandOver, Led
+from tidelog.broker.runtime.purgatory import Watchers
 from tidelog.controller import partition_commands as commands
 from tidelog.controller.decide_partitions import heirs
 from tidelog.controller.partition_commands import (
@@ -25,6 +32,8 @@ from tidelog.model.errors import TidelogError
 from tidelog.model.ids import NodeId, PartitionId
 
 LOOK_S: Final = 0.01
+STEP_ASIDE_S_MAX: Final = 1.0
+"""Seconds that a stopping controller waits until another broker is the active controller."""
 
 logger = structlog.get_logger("tidelog.broker")
 
@@ -42,12 +51,16 @@ class LeadingHost(Protocol):
     def partitions(self) -> Mapping[PartitionId, LedPartition]:
         """The partitions that this broker leads, and whose logs are open."""
 
+    @property
+    def others(self) -> list[NodeId]:
+        """Node ids of the other live brokers."""
+
     def own_epoch(self) -> int:
         """Returns the epoch of this broker's registration (broker epoch)."""
 
 
 class HandingOver:
-    """Hands over all partitions that one broker leads; `run` it once."""
+    """Hands over all partitions that one broker leads, and its role as controller; once, `run` before `step_aside`."""
 
     def __init__(self, host: LeadingHost, channel: ControllerChannel) -> None:
         self._host = host
@@ -56,8 +69,8 @@ class HandingOver:
         self._infos: list[tuple[PartitionId, PartitionInfo, bool]] = []
 
     async def run(self) -> None:
-        """Returns when other brokers lead all partitions that they can, or when the time is up; at once at a feature
-        level at which the controller may not support the handover."""
+        """Hands over the partitions; returns when other brokers lead all that they can, or when the time is up; at once
+        at a feature level at which the controller may not support the handover."""
         if self._host.image.level < HAND_OVER_LEVEL:
             return
         now_s = asyncio.get_running_loop().time
@@ -73,6 +86,18 @@ class HandingOver:
                 await asyncio.sleep(LOOK_S)
         finally:
             self._go_on(core.end())
+
+    async def step_aside(self, metadata: ClusterMetadata, changed: Watchers) -> None:
+        """Hands the leadership of the metadata log, if this broker has it, to another live voter; returns when another
+        broker is the active controller, or when the time is up. `changed` is woken when the leader changes."""
+        heir_ids = [voter.voter_id for voter in self._host.image.voters if voter.node_id in self._host.others]
+        if self._channel.leader != self._host.node_id or not heir_ids:
+            return
+        metadata.step_aside(heir_ids[0])
+        with suppress(TimeoutError):
+            async with asyncio.timeout(STEP_ASIDE_S_MAX):
+                while self._channel.leader in (None, self._host.node_id):
+                    await changed.wait()
 
     def _led(self) -> list[Led]:
         image, partitions = self._host.image, self._host.partitions
