@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.integration.clients.test_consumers_by_key import Handler, committed, consumer, produce, running, url
+from tests.integration.clients.by_key.conftest import Handler, committed, consumer, produce, running, url
 from tests.integration.http.conftest import Site
 from tidelog.admin import AdminClient
 from tidelog.broker.partitions.partition_handle import ReleasedBatches

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.clients.test_consumers_by_key import Handler, running
+from tests.integration.clients.by_key.conftest import Handler, running
 from tests.integration.http.conftest import listen
 from tests.integration.replication.three_brokers import NODES, ThreeBrokers
 from tidelog.broker.broker import Broker, NewTopic
