@@ -13,8 +13,8 @@ from typing import Any
 
 from tests.sim.broker.mutants import skip_fsync
 from tests.sim.planting import Mutant
+from tidelog.broker.consensus.appending import PendingAppend
 from tidelog.broker.consensus.delivery import Delivery
-from tidelog.broker.consensus.elected_log import PendingAppend
 from tidelog.broker.consensus.inflight import InFlightProposal, InFlightProposals
 from tidelog.broker.controller import active
 from tidelog.broker.controller.active import ActiveController

@@ -10,16 +10,15 @@ machine. A leader appends; all others, voters and learners alike, follow.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
+from tidelog.broker.consensus.appending import Appends
 from tidelog.broker.consensus.delivery import Delivery
 from tidelog.broker.consensus.disk import ReplicaDisk
 from tidelog.broker.consensus.engine import Engine, LogEffect
 from tidelog.broker.consensus.founding import NamedVoter
-from tidelog.broker.consensus.inflight import InFlightProposal, InFlightProposals, fail
 from tidelog.broker.consensus.leadership import Leadership
 from tidelog.broker.consensus.listener import LeaderListener, LogListener
 from tidelog.broker.consensus.log_member import LogContext, LogMember
@@ -28,7 +27,7 @@ from tidelog.broker.consensus.plausible import Maxima, check_election, check_pax
 from tidelog.broker.consensus.routes import Routes
 from tidelog.broker.consensus.stored import stored_log
 from tidelog.model.cluster import Voter
-from tidelog.model.errors import ControllerLost, NotController, Overloaded, TidelogError
+from tidelog.model.errors import NotController
 from tidelog.model.ports import Buffer
 from tidelog.replication.election_events import Advanced, Listeners, PeerDown, Promised
 from tidelog.replication.paxos.apply import Verdict
@@ -41,7 +40,6 @@ from tidelog.replication.paxos.events import (
     Halted,
     Jumped,
     Lost,
-    Reason,
     Refused,
     Repaired,
     Started,
@@ -63,26 +61,6 @@ from tidelog.replication.paxos.voters import (
 )
 
 WINDOW = 64
-WAIT_S_MAX = 5.0
-"""Seconds that an append waits before its outcome is reported as unknown."""
-
-
-class PendingAppend:
-    """A call of `ElectedLog.append` that waits for its outcome."""
-
-    def __init__(self) -> None:
-        self.outcome: asyncio.Future[Applied] = asyncio.get_running_loop().create_future()
-
-    @property
-    def is_waiting(self) -> bool:
-        return not self.outcome.done()
-
-    def complete(self, applied: Applied) -> None:
-        if not self.outcome.done():
-            self.outcome.set_result(applied)
-
-    def fail(self, error: TidelogError) -> None:
-        fail(self.outcome, error)
 
 
 class ElectedLog:
@@ -124,7 +102,7 @@ class ElectedLog:
         self.delivery = Delivery(delivered, self.engine.payload_of, self._deliver, lambda: node.replica.begin)
         self.leadership = Leadership(member, self.engine, membership, self.routes, self.delivery, context, leader)
         self._campaigner, self._voter_changer = self.leadership.campaigner, self.leadership.voter_changer
-        self._in_flight = InFlightProposals[PendingAppend]()
+        self._appends = Appends(self.engine)
         self._learners: tuple[int, ...] = ()
         self._is_muted = False
         floor = node.replica.floor.position
@@ -254,7 +232,7 @@ class ElectedLog:
         end."""
         self.engine.close()
         self.leadership.close()
-        self._in_flight.fail(ControllerLost("this broker is stopping; the outcome is unknown"))
+        self._appends.close()
 
     # -- from the network --------------------------------------------------------------------------------------------
 
@@ -321,29 +299,13 @@ class ElectedLog:
         # While voters change nothing may be in flight: VOTERS are the last value of their term.
         if not self.is_leading or self._voter_changer.is_changing:
             raise NotController("this broker does not lead the log now")
-        answer = self.engine.propose(event)
-        if isinstance(answer, Refused):
-            reason = f"the log takes nothing now ({answer.reason.value})"
-            is_full = answer.reason is Reason.WINDOW_FULL
-            # A refused append was proposed nowhere, so both errors say surely without effect.
-            raise Overloaded(f"{reason}; try again") if is_full else NotController(reason)
-        assert answer is not None, "nobody appends from within a step of the engine"
-        pending = PendingAppend()
-        proposal = InFlightProposal[PendingAppend](answer.value)
-        proposal.waiters.append(pending)
-        self._in_flight.add(answer.position, proposal)
-        try:
-            async with asyncio.timeout(WAIT_S_MAX):
-                return await pending.outcome
-        except TimeoutError:
-            # It stays in flight, and may be chosen later; the caller must not be told no.
-            raise ControllerLost("the brokers could not agree in time; whether they will is unknown") from None
+        return await self._appends.propose(event)
 
     async def change_voters(self, *, add: Voter | None = None, remove: int | None = None) -> None:
         """Adds one voter, or removes one by its id. Nothing may be appended meanwhile. Raises `NotController` for a
         change that has not begun, `ControllerLost` for one that may have."""
         # Every value of the term has to be applied before majorities of other voters count.
-        if not self.is_leading or self._in_flight or not self.leadership.is_drained:
+        if not self.is_leading or self._appends or not self.leadership.is_drained:
             raise NotController("this broker cannot change the voters now; try again")
         try:
             voters = self.membership.voters.with_change(add=add, remove=remove)
@@ -400,22 +362,10 @@ class ElectedLog:
                 self._deliver_voters(decode_voters(bytes(payload)), position)
             else:
                 self._listener.applied(bytes(payload), value.base_offset, position)
-        self._settle(applied)
+        self._appends.settle(applied)
 
     def _deliver_voters(self, voters: VoterSet, position: int) -> None:
         # Whom to ask at the next start; who votes is told by the log alone.
         self._member.contacts = voters
         self.disk.refresh(self.engine.node.replica.metadata)
         self._listener.voters_applied(voters, position)
-
-    def _settle(self, applied: Applied) -> None:
-        """Answers the append that waits for the value it proposed at this position."""
-        proposal = self._in_flight.take(applied.position)
-        if proposal is None:
-            return
-        # The position is decided, with another value, and ours was proposed nowhere else: a certain no.
-        if not proposal.is_in_log(applied):
-            proposal.fail(NotController("another leader came first; nothing was appended"))
-        # Those that were failed above have their outcome, and keep it.
-        for pending in proposal.waiters:
-            pending.complete(applied)
