@@ -8,7 +8,8 @@ import asyncio
 import pytest
 
 from tests.unit.broker.isr.stage import until
-from tests.unit.broker.paxos.stage import Site, Stage, play, random_of
+from tests.unit.broker.paxos.site import Site
+from tests.unit.broker.paxos.stage import Stage, play, random_of
 from tests.unit.broker.paxos.test_damage import write
 from tests.unit.broker.paxos.test_journal_copies import begin, positions
 from tidelog.broker.partitions.proposals import ProduceReceipt

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from tests.unit.broker.isr.stage import until
-from tests.unit.broker.paxos.stage import Site, Stage, play, random_of
+from tests.unit.broker.paxos.site import Site
+from tests.unit.broker.paxos.stage import Stage, play, random_of
 from tidelog.broker.partitions.proposals import ProduceReceipt
 from tidelog.broker.paxos.journal_truncation import JournalBounds
 from tidelog.config.schema import TopicConfig

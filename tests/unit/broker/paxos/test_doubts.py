@@ -12,7 +12,8 @@ import pytest
 
 from tests.unit.broker.conftest import batch
 from tests.unit.broker.isr.stage import until
-from tests.unit.broker.paxos.stage import DELAY_S, Site, Stage, play
+from tests.unit.broker.paxos.site import DELAY_S, Site
+from tests.unit.broker.paxos.stage import Stage, play
 from tests.unit.broker.paxos.test_comparison import restart
 from tests.unit.broker.paxos.test_damage import write
 from tests.unit.broker.paxos.test_journal_copies import batch_at, begin, positions

@@ -8,7 +8,8 @@ import pytest
 from xxhash import xxh3_128_digest
 
 from tests.unit.broker.isr.stage import until
-from tests.unit.broker.paxos.stage import Site, Stage, play, random_of
+from tests.unit.broker.paxos.site import Site
+from tests.unit.broker.paxos.stage import Stage, play, random_of
 from tests.unit.broker.paxos.test_damage import write
 from tidelog.broker.paxos.journal_truncation import JournalBounds
 from tidelog.model.batch_header import iter_batches

@@ -11,7 +11,8 @@ import msgspec
 import pytest
 
 from tests.unit.broker.isr.stage import PARTITION, until
-from tests.unit.broker.paxos.stage import DELAY_S, WIRE, Stage, play
+from tests.unit.broker.paxos.site import DELAY_S
+from tests.unit.broker.paxos.stage import WIRE, Stage, play
 from tidelog.broker.consensus.messages import PaxosFrame
 from tidelog.broker.partitions.proposals import ProduceReceipt
 from tidelog.broker.paxos.lanes import AVOIDED_S, LATE_S, UNANSWERED_MAX, Lanes

@@ -8,7 +8,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.unit.broker.isr.stage import PARTITION, until
-from tests.unit.broker.paxos.stage import Site, Stage, play
+from tests.unit.broker.paxos.site import Site
+from tests.unit.broker.paxos.stage import Stage, play
 from tests.unit.broker.paxos.test_damage import write
 from tidelog.broker.partitions.proposals import ProduceReceipt
 from tidelog.broker.paxos.journal_truncation import JournalBounds

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.broker.isr.stage import until
-from tests.unit.broker.paxos.stage import Site, Stage, play
+from tests.unit.broker.paxos.site import Site
+from tests.unit.broker.paxos.stage import Stage, play
 from tests.unit.broker.paxos.test_lost_values import read_all
 from tidelog.broker.partitions.proposals import ProduceReceipt
 from tidelog.model.ports import Files

@@ -11,7 +11,8 @@ import msgspec
 import pytest
 
 from tests.unit.broker.isr.stage import PARTITION, until
-from tests.unit.broker.paxos.stage import Site, Stage, play
+from tests.unit.broker.paxos.site import Site
+from tests.unit.broker.paxos.stage import Stage, play
 from tests.unit.broker.paxos.test_comparison import lose_journal_end
 from tests.unit.broker.paxos.test_damage import write
 from tests.unit.broker.paxos.test_journal_copies import begin, positions

@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 from tests.unit.broker.isr.stage import until
-from tests.unit.broker.paxos.stage import Site, Stage, play
+from tests.unit.broker.paxos.site import Site
+from tests.unit.broker.paxos.stage import Stage, play
 from tests.unit.broker.repair import stage as isr
 from tidelog.broker.consensus.messages import DescribeSnapshots, FetchSnapshot
 from tidelog.broker.metadata.snapshot_scrub import SnapshotTarget
