@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -34,7 +34,7 @@ import structlog
 from tidelog.broker.consensus.payloads import digest_of
 from tidelog.broker.paxos.ballots import epoch_of
 from tidelog.broker.paxos.comparison import Comparison, row_identity
-from tidelog.broker.paxos.doubts import ReportedBatch, compare
+from tidelog.broker.paxos.doubts import Doubts
 from tidelog.broker.runtime.log_writer import LogWriter
 from tidelog.broker.runtime.purgatory import Watchers
 from tidelog.broker.runtime.stats import Stats
@@ -112,6 +112,8 @@ class AppliedLog:
         self._durable = durable
         self._failed = failed
         self.comparison = comparison
+        self.doubts = Doubts(log, comparison, self.watchers, self._order_truncation, self.delete_below)
+        """The batches of this log that only other replicas' logs can confirm."""
         self._is_accounted = is_accounted
         self._differs = differs
         self._waiting: deque[_Waiting] = deque()
@@ -230,7 +232,7 @@ class AppliedLog:
             log.delete_records(offset)
             self._stats.deleted_segments += before - len(log.segments)
             # What is deleted needs no comparison any more.
-            self.doubted()
+            self.doubts.offsets()
             self._log_writer.submit(self)
             self.watchers.wake_all()
         if log.durable_offset < min(self.start_offset, log.log_end_offset):
@@ -296,6 +298,8 @@ class AppliedLog:
         return self._order_truncation(offset)
 
     def _order_truncation(self, offset: int | None) -> bool:
+        """Has the log truncated at `offset`, unless that is None or is ordered already; returns True unless it is
+        None."""
         if offset is not None and not self.is_truncating:
             self.is_truncating = True
             self._differs(offset)
@@ -305,43 +309,6 @@ class AppliedLog:
         """Compares the log with a floor (start of a journal) to which the engine has jumped, skipping the values below
         it."""
         self._order_truncation(self.comparison.jumped(floor))
-
-    def doubted(self) -> range:
-        """Returns the offsets of this log that have to be compared with other replicas' logs before readers may see
-        them. Offsets that are deleted or beyond the log's end are taken as compared."""
-        doubted_offsets = self.comparison.doubted
-        here = range(
-            max(doubted_offsets.start, self.log.log_start_offset), min(doubted_offsets.stop, self.log.log_end_offset)
-        )
-        if doubted_offsets and here.start > doubted_offsets.start:
-            self.settle(here.start)
-        if doubted_offsets and not here:
-            self.settle(doubted_offsets.stop)
-        return here
-
-    def settle(self, offset: int) -> None:
-        """Shows the batches below `offset` to readers, as they have been compared with other replicas' logs."""
-        self.comparison.settled(offset)
-        self.watchers.wake_all()
-
-    def compare(self, reported: Iterable[ReportedBatch]) -> bool:
-        """Compares the doubted batches (no journal can confirm them) with those of another replica's log; returns True
-        if at least one could be decided, by showing it or by truncating the log."""
-        doubted = self.doubted()
-        offset, is_at_odds = compare(self.log, doubted, reported)
-        if offset > doubted.start:
-            self.settle(offset)
-        return self._order_truncation(offset if is_at_odds else None) or offset > doubted.start
-
-    def begins_later(self, offset: int) -> bool:
-        """Deletes the doubted batches (no journal can confirm them) below `offset`, the log start offset of another
-        replica. Returns True if they are deleted or about to be."""
-        start = self.log.log_start_offset
-        # Nothing of the other log can be compared, and all that is here was deleted there: another log stands for it.
-        if offset >= self.log.log_end_offset:
-            return self._order_truncation(self.doubted().start)
-        self.delete_below(offset)
-        return self.log.log_start_offset > start
 
     async def truncate(self, offset: int) -> None:
         """Truncates the log to `offset`, from where it differs from the chosen values, and then appends the waiting

@@ -57,7 +57,7 @@ class Applying:
         replica = engine.node.replica
         floor = replica.floor
         # A crash between the floor and the copying: delivery begins before the floor, so that it asks for a copy again.
-        is_behind = applied.log.log_end_offset < floor.next_offset or len(applied.doubted()) > 0
+        is_behind = applied.log.log_end_offset < floor.next_offset or len(applied.doubts.offsets()) > 0
         begin = max(0, floor.position - 1) if is_behind else floor.position
         self.delivery = Delivery(begin, self._read, applied.take, lambda: replica.begin, self._is_lost)
         self._lost = LostValues(partition_id, engine, links, self.delivery.advance)
@@ -179,7 +179,7 @@ class Applying:
         if floor.position > self.delivery.position:
             self._applied.jumped(floor)
         # The floor may be passed only when the log is known to hold what it stands for.
-        if self._applied.is_truncating or self._applied.doubted():
+        if self._applied.is_truncating or self._applied.doubts.offsets():
             return
         self._copied(floor)
         if floor.position > self.delivery.position:

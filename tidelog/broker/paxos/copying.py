@@ -114,15 +114,15 @@ class Copier:
         return self._next() == self._damaged_at and self._damaged.keys() >= set(nodes) > set()
 
     def _go_on_behind(self, offset: int) -> None:
-        if self._applied.doubted():
-            self._applied.compare([ReportedBatch(offset)])
+        if self._applied.doubts.offsets():
+            self._applied.doubts.compare([ReportedBatch(offset)])
         else:
             self._applied.append_lost(offset)
 
     def _next(self) -> tuple[int, bool]:
         """Returns the next offset to request, and whether the log has a doubted batch there (no journal can confirm
         it), which is to be compared and not copied."""
-        doubted = self._applied.doubted()
+        doubted = self._applied.doubts.offsets()
         return doubted.start if doubted else self._applied.log.log_end_offset, bool(doubted)
 
     def _note_damage(self, node: int, end_offset: int) -> None:
@@ -173,11 +173,11 @@ class Copier:
         """Compares the doubted batches (no journal can confirm them) from this offset on with those of another
         replica's log; returns True if at least one could be decided."""
         if read.log_start_offset > offset:
-            return self._applied.begins_later(read.log_start_offset)
+            return self._applied.doubts.begins_later(read.log_start_offset)
         reported = reported_by(read, data, offset)
         if reported:
             self._damaged.pop(node, None)
-            return self._applied.compare(reported)
+            return self._applied.doubts.compare(reported)
         if (end := read.damaged_to or floor.next_offset) > offset:
             self._note_damage(node, end)
         return False

@@ -17,12 +17,14 @@ the comparison there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from xxhash import xxh3_128_digest
 
+from tidelog.broker.paxos.comparison import Comparison
 from tidelog.broker.paxos.messages import AppliedRead
+from tidelog.broker.runtime.purgatory import Watchers
 from tidelog.model.batch_header import parse_header
 from tidelog.model.ports import Buffer
 from tidelog.storage.partition_log import PartitionLog
@@ -55,7 +57,62 @@ def reported_by(read: AppliedRead, data: Buffer, offset: int) -> list[ReportedBa
     ]
 
 
-def compare(log: PartitionLog, doubted: range, reported: Iterable[ReportedBatch]) -> tuple[int, bool]:
+class Doubts:
+    """The doubted batches of one replica's log, and their comparison with other replicas' logs."""
+
+    def __init__(
+        self,
+        log: PartitionLog,
+        comparison: Comparison,
+        watchers: Watchers,
+        order_truncation: Callable[[int | None], bool],
+        delete_below: Callable[[int], None],
+    ) -> None:
+        """`watchers` wait for batches to be shown. `order_truncation` has the log truncated at an offset, and returns
+        True unless that is None; `delete_below` raises its log start offset."""
+        self._log = log
+        self._comparison = comparison
+        self._watchers = watchers
+        self._order_truncation = order_truncation
+        self._delete_below = delete_below
+
+    def offsets(self) -> range:
+        """Returns the offsets of this log that have to be compared with other replicas' logs before readers may see
+        them. Offsets that are deleted or beyond the log's end are taken as compared."""
+        doubted = self._comparison.doubted
+        here = range(max(doubted.start, self._log.log_start_offset), min(doubted.stop, self._log.log_end_offset))
+        if doubted and here.start > doubted.start:
+            self._settle(here.start)
+        if doubted and not here:
+            self._settle(doubted.stop)
+        return here
+
+    def _settle(self, offset: int) -> None:
+        """Shows the batches below `offset` to readers, as they have been compared with other replicas' logs."""
+        self._comparison.settled(offset)
+        self._watchers.wake_all()
+
+    def compare(self, reported: Iterable[ReportedBatch]) -> bool:
+        """Compares the doubted batches with those of another replica's log; returns True if at least one could be
+        decided, by showing it or by truncating the log."""
+        doubted = self.offsets()
+        offset, is_at_odds = _compare(self._log, doubted, reported)
+        if offset > doubted.start:
+            self._settle(offset)
+        return self._order_truncation(offset if is_at_odds else None) or offset > doubted.start
+
+    def begins_later(self, offset: int) -> bool:
+        """Deletes the doubted batches below `offset`, the log start offset of another replica. Returns True if they are
+        deleted or about to be."""
+        start = self._log.log_start_offset
+        # Nothing of the other log can be compared, and all that is here was deleted there: another log stands for it.
+        if offset >= self._log.log_end_offset:
+            return self._order_truncation(self.offsets().start)
+        self._delete_below(offset)
+        return self._log.log_start_offset > start
+
+
+def _compare(log: PartitionLog, doubted: range, reported: Iterable[ReportedBatch]) -> tuple[int, bool]:
     """Compares the doubted offsets of a log (which no journal can confirm) with the batches that another log reports.
     Returns the offset up to which they are compared, and whether the logs differ there. Raises `Overloaded`."""
     offset, entries = doubted.start, log.entries(doubted.start)

@@ -30,7 +30,8 @@ def test_all_holders_are_asked_and_why_one_gives_nothing_is_said_once_and_when_i
 
     async def main() -> None:
         log = SimpleNamespace(offline_reason=None, log_end_offset=0)
-        applied = SimpleNamespace(log=log, is_truncating=False, doubted=lambda: range(0))
+        doubts = SimpleNamespace(offsets=lambda: range(0))
+        applied = SimpleNamespace(log=log, is_truncating=False, doubts=doubts)
         entropy = SimEntropy(stream("copying"))
         copier = Copier(
             PARTITION,

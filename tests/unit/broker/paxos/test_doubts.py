@@ -168,7 +168,7 @@ def test_a_log_that_is_copied_up_to_a_later_floor_is_compared_up_to_there() -> N
         applying, applied = third.replica.applying, third.replica.applied
         delivered = applying.delivery.position
         applying._on_copied(Floor(positions(first)[9] + 1, first.replica.floor().epoch, 10))
-        assert applying.delivery.position == delivered and applied.doubted() == range(HIDDEN_FROM, 10)
+        assert applying.delivery.position == delivered and applied.doubts.offsets() == range(HIDDEN_FROM, 10)
         stage.cut = set()
         await stage.quiet()
         assert third.content() == before
