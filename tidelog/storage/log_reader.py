@@ -88,6 +88,9 @@ class LogReader:
         Raises `OffsetOutOfRange`, `Overloaded`, or `DamagedBatch` if the batch that holds `offset` is damaged.
         """
         self._state.require_in_range(offset, self._state.tail.offset)
+        return self._read(offset, bytes_max, end_offset)
+
+    def _read(self, offset: int, bytes_max: int, end_offset: int) -> Extent:
         extent = self.extent(offset, bytes_max, end_offset)
         # Damage behind sound batches is no error yet: these are returned, and the next read begins with it.
         if extent.damage is not None and not extent.data:
@@ -101,11 +104,13 @@ class LogReader:
 
         Raises `DamagedBatch` also for a batch that was given up in part only: no reader gets any of it.
         """
+        self._state.require_in_range(offset, self._state.tail.offset)
+        if offset >= end_offset:  # a reader that has come to the end: most reads
+            return PassingRead(Extent(b"", offset, None), None)
         lost = self._state.damage.lost
         if not lost:  # nearly always
-            return PassingRead(self.read(offset, bytes_max, end_offset), None)
-        self._state.require_in_range(offset, self._state.tail.offset)
-        begin = min(lost.past(offset), max(end_offset, offset))
+            return PassingRead(self._read(offset, bytes_max, end_offset), None)
+        begin = min(lost.past(offset), end_offset)
         following = lost.from_offset(begin)
         limit = end_offset if following is None else min(end_offset, following[0])
         # What lies in a given-up range is not shown, even if a sound copy has turned up: a reader who passed the range

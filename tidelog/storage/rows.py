@@ -69,7 +69,9 @@ _NAME = struct.Struct("<QQq16sqihh")
 """Layout of a NAME row's content, in the fields that otherwise only BATCH rows need."""
 assert _NAME.size == NAME_BYTES_MAX
 _CRC = struct.Struct("<I")
-_BODY_AND_CRC = struct.Struct(_BODY.format + "I")
+_BODY_BEFORE_CRC = struct.Struct(_BODY.format + "4x")
+_SOUND = 0x48674BC7
+"""The CRC-32C of any bytes that are followed by their own CRC-32C."""
 _CHECKED = ROW_BYTES - _CRC.size
 assert all(s.size == _CHECKED for s in (_BODY, _HEADER, _LINEAGE, _PRODUCER))
 
@@ -236,16 +238,19 @@ class RowCodec:
         row."""
         return next(self.bodies(raw), None)
 
-    def bodies(self, raw: Buffer) -> Iterator[Row | None]:
-        """Unpacks consecutive body rows; None for each that is damaged, or no body row."""
-        view, seed, unpack = memoryview(raw), self._seed, _BODY_AND_CRC.unpack_from
-        for position in range(0, len(view) - ROW_BYTES + 1, ROW_BYTES):
-            *fields, crc = unpack(view, position)
+    def bodies(self, raw: Buffer, sequence: int | None = None) -> Iterator[Row | None]:
+        """Unpacks consecutive body rows; None for each that is damaged, or no body row. `sequence` is that of the first
+        row, if it is known; then None also for each row with another sequence than its place has: it is a leftover of
+        before a truncation, or a misdirected write."""
+        view, seed, position, make = memoryview(raw), self._seed, 0, tuple.__new__
+        for fields in _BODY_BEFORE_CRC.iter_unpack(view[: len(view) - len(view) % ROW_BYTES]):
             is_row = fields[0] == MAGIC and fields[1] == VERSION and fields[2] in BODY_KINDS
-            if is_row and crc == crc32c(view[position : position + _CHECKED], seed):
-                yield Row._make(fields)
+            is_here = sequence is None or fields[4] == sequence + position // ROW_BYTES
+            if is_row and is_here and crc32c(view[position : position + ROW_BYTES], seed) == _SOUND:
+                yield make(Row, fields)
             else:
                 yield None
+            position += ROW_BYTES
 
     # -- header and checkpoint ------------------------------------------------------------------------------------
 

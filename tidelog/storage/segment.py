@@ -19,7 +19,7 @@ from xxhash import xxh3_128_digest
 
 from tidelog.model.batch_header import HEADER_BYTES, parse_header, verify_batch
 from tidelog.model.errors import InvalidBatch
-from tidelog.model.ports import Buffer, File
+from tidelog.model.ports import File
 from tidelog.storage.open_files import OpenFiles
 from tidelog.storage.retention import SegmentSummary
 from tidelog.storage.rows import NO_TIMESTAMP, ROW_BYTES, HeaderRow, Kind, Row, RowCodec, Tail
@@ -188,7 +188,7 @@ class Segment:
     def row(self, slot: int) -> Row | None:
         """Returns the body row (not of the catalog's header or checkpoint) at a slot; None if it is damaged or has
         another slot's sequence."""
-        return next(self._checked(slot, self.raw_rows(slot, 1)), None)
+        return next(self._codec.bodies(self.raw_rows(slot, 1), self.first_sequence + slot), None)
 
     def rows(self, slot: int) -> Iterator[Row | None]:
         """Yields body rows from `slot` to the end of the catalog; None for each that is damaged."""
@@ -196,19 +196,12 @@ class Segment:
         while slot < self.slots:
             count = min(size, self.slots - slot)
             raw = self.raw_rows(slot, count)
-            yield from self._checked(slot, raw)
+            yield from self._codec.bodies(raw, self.first_sequence + slot)
             # The file is shorter than it should be. Each row that is missing is yielded all the same, or the slots of
             # those behind would shift.
             missing = count - len(raw) // ROW_BYTES
             yield from (None for _ in range(missing))
             slot, size = slot + count, min(2 * size, ROWS_PER_READ_MAX)
-
-    def _checked(self, slot: int, raw: Buffer) -> Iterator[Row | None]:
-        sequence = self.first_sequence + slot
-        for row in self._codec.bodies(raw):
-            # A row in another slot than its own is no row: a leftover of before a truncation, or a misdirected write.
-            yield row if row is not None and row.sequence == sequence else None
-            sequence += 1
 
     def count_bad_rows(self, slot: int, count: int) -> int:
         """Returns how many of `count` rows of any kind from `slot` on do not verify. Checkpoint rows that the header
@@ -220,7 +213,7 @@ class Segment:
         # A bad header (slot 0) is bad in any case. Checkpoint rows that the header disclaims count for nothing.
         if any(bad) and not self._may_have_checkpoint():
             bad = [row_slot for row_slot in bad if row_slot == 0]
-        body = self._checked(slot + split, raw[split * ROW_BYTES :])
+        body = self._codec.bodies(raw[split * ROW_BYTES :], self.first_sequence + slot + split)
         return len(bad) + count - split - sum(row is not None for row in body)
 
     def _may_have_checkpoint(self) -> bool:
@@ -259,9 +252,12 @@ class Segment:
         if slot is None:
             # The last row at or before the offset; those that end before it are skipped below.
             slot = max(self._search(lambda row: row.base_offset <= offset), self.body_slot)
-        for entry in self._entries_from(slot):
+        entries = self._entries_from(slot)
+        for entry in entries:
             if end_of(entry) > offset:
                 yield entry
+                break
+        yield from entries
 
     def _entries_from(self, slot: int) -> Iterator[Entry]:
         last: Row | None = None

@@ -49,6 +49,17 @@ def test_a_read_takes_as_many_batches_as_fit_and_at_least_one(store: Store, byte
     assert extent.next_offset == batches
 
 
+def test_a_read_at_the_end_of_what_is_committed_looks_into_no_file(store: Store) -> None:
+    fill(store)
+    store.files.forget()
+    for end_offset in (5, 10):
+        assert store.log.read_passing(end_offset, 1 << 20, end_offset).extent == (b"", end_offset, None)
+    assert store.log.read_passing(8, 1 << 20, 5).extent == (b"", 8, None)
+    assert not store.files.counts
+    with pytest.raises(OffsetOutOfRange):
+        store.log.read_passing(11, 1 << 20, 10)
+
+
 def test_one_read_stays_in_one_segment(store: Store) -> None:
     fill(store)
     offsets, offset = [], 0
