@@ -7,10 +7,8 @@ with `to`, as one streamed answer for a whole range.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from aiohttp import web
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from tidelog.broker.face.partitions import EarlyBatch, EarlyReader, FetchedBatches, ReadHandle
 from tidelog.broker.http import params
@@ -147,7 +145,7 @@ async def _stream_range(context: Context, call: Call, partition: ReadHandle, off
     if len(announced) > LOST_TOLD_MAX:
         end = announced[LOST_TOLD_MAX][0]
         announced = announced[:LOST_TOLD_MAX]
-    fetched = replace(fetched, lost=tuple(dict.fromkeys((*fetched.lost, *announced))))
+    fetched = structs.replace(fetched, lost=tuple(dict.fromkeys((*fetched.lost, *announced))))
     piece = _before(fetched, end)
     if call.share is not None:
         await call.share.send(len(piece))

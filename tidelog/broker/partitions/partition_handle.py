@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+import msgspec
+
 from tidelog.broker.partitions.proposals import ProduceReceipt
 from tidelog.config.schema import TopicConfig
 from tidelog.model.batch_header import RecordBatch
@@ -39,8 +41,7 @@ class Offsets:
     record: tuple[int, int] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class FetchedBatches:
+class FetchedBatches(msgspec.Struct, frozen=True):
     """Complete committed batches; the first may begin before the requested offset."""
 
     data: Buffer

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
+
+from msgspec import structs
 
 from tidelog.broker.partitions.early_reads import EarlyBatch
 from tidelog.broker.partitions.partition_handle import FetchedBatches, ReadHandle
@@ -82,7 +84,7 @@ async def read_records(
     while True:
         fetched = await handle.read(offset, bytes_max=terms.bytes_max)
         lost = (*lost, *fetched.lost)
-        fetched = replace(fetched, lost=lost)
+        fetched = structs.replace(fetched, lost=lost)
         shown = await work.do(show_batches(fetched.data, offset, terms))
         if shown or shown.mismatch or fetched.next_offset <= offset or len(lost) >= lost_max:
             return fetched, shown
