@@ -62,7 +62,7 @@ async def has_begun(cluster: Cluster, work: Coroutine[Any, Any, T]) -> asyncio.T
     """A request that has failed once and waits for news."""
     task = asyncio.ensure_future(work)
     watchers = cluster.nodes[ORIGIN].routing._lookup._watchers
-    await cluster.sites[1].until(lambda: bool(watchers._futures) or task.done())
+    await cluster.sites[1].until(lambda: bool(watchers) or task.done())
     assert not task.done()
     return task
 
@@ -187,7 +187,7 @@ async def test_a_topic_of_another_life_is_not_touched(two: Cluster) -> None:
 async def has_begun_at(cluster: Cluster, node: int, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
     """A request that waits for the image of the broker that it was sent to."""
     task = asyncio.ensure_future(work)
-    await cluster.sites[1].until(lambda: bool(cluster.nodes[node].routing._lookup._watchers._futures))
+    await cluster.sites[1].until(lambda: bool(cluster.nodes[node].routing._lookup._watchers))
     return task
 
 

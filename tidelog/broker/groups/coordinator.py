@@ -121,19 +121,13 @@ class Coordinator:
         if self._waiting >= LOADING_MAX:
             self._context.stats.group_requests_refused += 1
             raise Overloaded("the group's coordinator is loading, and too many requests wait for that; try again later")
-        loop = asyncio.get_running_loop()
         self._waiting += 1
         try:
             async with asyncio.timeout_at(deadline_s):
                 while self._state is None:
                     if self._is_closed:
                         raise self._not_leader()
-                    loaded: asyncio.Future[None] = loop.create_future()
-                    self._news.add(loaded)
-                    try:
-                        await loaded
-                    finally:
-                        self._news.discard(loaded)
+                    await self._news.wait()
         except TimeoutError:
             trouble = "" if self._trouble is None else f" ({self._trouble.message})"
             raise CoordinatorNotAvailable(f"the group's coordinator is loading still{trouble}; try again") from None

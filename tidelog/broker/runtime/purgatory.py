@@ -1,7 +1,7 @@
-"""Requests that wait for a high watermark to move: Kafka's purgatory, without its timer wheel.
+"""Requests that wait for a high watermark to move: Kafka's purgatory.
 
-A waiter registers one future with each partition it watches; the partition completes them all when its high watermark
-moves, and the waiter checks its condition again. The number of waiters is bounded, and each has a deadline.
+A waiter has a function called by each partition that it watches; the partition calls it when its high watermark moves,
+and the waiter checks its condition again. The number of waiting reads is bounded, and each has a deadline.
 """
 
 from __future__ import annotations
@@ -18,31 +18,33 @@ class Watchers:
     """The requests that wait for one partition, in the order of arrival."""
 
     def __init__(self) -> None:
-        self._futures: dict[asyncio.Future[None], None] = {}
+        self._wakes: dict[Callable[[], None], None] = {}
 
-    def add(self, future: asyncio.Future[None]) -> None:
-        self._futures[future] = None
+    def __len__(self) -> int:
+        return len(self._wakes)
 
-    def discard(self, future: asyncio.Future[None]) -> None:
-        self._futures.pop(future, None)
+    def add(self, wake: Callable[[], None]) -> None:
+        """Has `wake` called at each change of the partition, until `discard`. It must neither raise nor read the
+        partition, which is amid its change, but have that done later."""
+        self._wakes[wake] = None
+
+    def discard(self, wake: Callable[[], None]) -> None:
+        """Has `wake` called no more. Does nothing if it was not added."""
+        self._wakes.pop(wake, None)
 
     async def wait(self) -> None:
         """Returns when the waiting requests are woken next."""
-        future = asyncio.get_running_loop().create_future()
-        self.add(future)
+        changed = asyncio.Event()
+        self.add(changed.set)
         try:
-            await future
+            await changed.wait()
         finally:
-            self.discard(future)
+            self.discard(changed.set)
 
     def wake_all(self) -> None:
         """Wakes all waiting requests, so that they check their conditions again."""
-        if not self._futures:
-            return
-        futures, self._futures = self._futures, {}
-        for future in futures:
-            if not future.done():
-                future.set_result(None)
+        for wake in tuple(self._wakes):
+            wake()
 
 
 class Purgatory:
@@ -52,33 +54,37 @@ class Purgatory:
         self._waiters_max = waiters_max
         self.waiting = 0
 
+    def watch(self, watched: Iterable[Watchers], wake: Callable[[], None]) -> None:
+        """Counts a waiting read, and has `wake` called at each change of these partitions (`Watchers.add`). The caller
+        ends the wait by `unwatch`. Raises `Overloaded` if too many reads wait already."""
+        if self.waiting >= self._waiters_max:
+            raise Overloaded(f"{self.waiting} reads are waiting for data already; try again later")
+        self.waiting += 1
+        for watchers in watched:
+            watchers.add(wake)
+
+    def unwatch(self, watched: Iterable[Watchers], wake: Callable[[], None]) -> None:
+        """Ends a wait that `watch` began."""
+        self.waiting -= 1
+        for watchers in watched:
+            watchers.discard(wake)
+
     async def wait(self, watched: Iterable[Watchers], is_ready: Callable[[], bool], deadline_s: float | None) -> None:
         """Returns when `is_ready()`, called whenever a watched partition changes, is True, or at the deadline (loop
         time), which is None if the caller ends the wait itself.
 
         Raises `Overloaded` if too many reads wait already.
         """
-        loop = asyncio.get_running_loop()
-        if is_ready() or (deadline_s is not None and loop.time() >= deadline_s):
+        if is_ready() or (deadline_s is not None and asyncio.get_running_loop().time() >= deadline_s):
             return
-        if self.waiting >= self._waiters_max:
-            raise Overloaded(f"{self.waiting} reads are waiting for data already; try again later")
-        watched = list(watched)
-        self.waiting += 1
+        changed, watched = asyncio.Event(), list(watched)
+        self.watch(watched, changed.set)
         try:
             async with asyncio.timeout_at(deadline_s):
                 while not is_ready():
-                    await self._wait_once(loop.create_future(), watched)
+                    changed.clear()
+                    await changed.wait()
         except TimeoutError:
             return
         finally:
-            self.waiting -= 1
-
-    async def _wait_once(self, future: asyncio.Future[None], watched: list[Watchers]) -> None:
-        for watchers in watched:
-            watchers.add(future)
-        try:
-            await future
-        finally:
-            for watchers in watched:
-                watchers.discard(future)
+            self.unwatch(watched, changed.set)

@@ -38,11 +38,11 @@ def test_a_reader_is_woken_by_the_repair() -> None:
     async def story(stage: RepairStage) -> None:
         stage.write(b"a")
         stage.harm(0, 1)
-        woken = asyncio.get_running_loop().create_future()
-        stage.replica(1).watchers.add(woken)
+        woken = asyncio.Event()
+        stage.replica(1).watchers.add(woken.set)
         find(stage)
         async with asyncio.timeout(1):
-            await woken
+            await woken.wait()
         assert stage.site.log.read(0, 1, 1).data
 
     play(story)
