@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from kio.schema.errors import ErrorCode
 
+from tests.integration.http.conftest import ROOT
 from tests.integration.kafka.conftest import KafkaSite, batch, fetch_tree, request_frame, values_of
 from tidelog.broker.kafka.apis import Key
 from tidelog.broker.kafka.slices import ENTRIES, TURN_BYTES, Turn
@@ -44,6 +45,48 @@ async def test_a_wait_ends_at_its_time_with_what_there_is(site: KafkaSite) -> No
     assert values_of(found.records) == [b"a"]
     (nothing,) = await client.fetch(("t", 0, 1), max_wait=20)
     assert (nothing.error_code, nothing.records or b"") == (ErrorCode.none, b"")
+
+
+async def test_a_fetch_that_waits_takes_no_task_and_leaves_with_its_connection(site: KafkaSite) -> None:
+    clients = [await site.client() for _ in range(20)]
+    tasks = len(asyncio.all_tasks())
+    for client in clients:
+        client.send(request_frame(Key.FETCH, 12, fetch_tree(("t", 0, 0), ("t", 1, 0), max_wait=30_000)))
+    waits, purgatory = site.server.parts.admission.waits, site.broker.purgatory
+    while len(waits) < len(clients):
+        await asyncio.sleep(0)
+    assert len(asyncio.all_tasks()) == tasks and purgatory.waiting == len(clients)
+    for client in clients:
+        await client.close()
+    while len(waits):
+        await asyncio.sleep(0)
+    assert purgatory.waiting == 0 and not site.led().watchers
+
+
+async def test_a_fetch_that_waits_hears_that_this_broker_leads_no_more(site: KafkaSite) -> None:
+    client, led = await site.client(), site.led()
+    for offset in (0, 0):
+        (nothing,) = await client.fetch(("t", 0, offset), max_wait=20)
+        assert nothing.error_code == ErrorCode.none
+    waiting = asyncio.ensure_future(client.fetch(("t", 0, 0), max_wait=30_000))
+    while not len(site.server.parts.admission.waits):
+        await asyncio.sleep(0)
+    led._end_role(is_deposed=True)
+    led.watchers.wake_all()
+    (gone,) = await waiting
+    assert gone.error_code == ErrorCode.not_leader_or_follower
+
+
+async def test_a_repeated_fetch_by_id_finds_no_other_topic_of_the_same_name(site: KafkaSite) -> None:
+    client = await site.client()
+    topic_id = uuid.UUID(site.broker.topic("t").topic_id)
+    for _ in range(2):
+        (nothing,) = await client.fetch((topic_id, 0, 0), version=13)
+        assert nothing.error_code == ErrorCode.none
+    await site.broker.admin.by(ROOT).delete_topic("t")
+    await site.topic("t", 2)
+    (gone,) = await client.fetch((topic_id, 0, 0), version=13)
+    assert gone.error_code == ErrorCode.unknown_topic_id
 
 
 async def test_the_first_batch_is_given_whole_and_the_others_as_long_as_there_is_room(site: KafkaSite) -> None:
@@ -163,6 +206,26 @@ async def test_a_fetch_of_many_partitions_is_served_in_slices(site: KafkaSite) -
     found = await client.fetch(*[("t", 0, 0)] * (count - 1), ("t", 1, 0))
     assert len(found) == count and values_of(found[-1].records) == [b"a"]
     assert site.broker.face.work.slices - before >= 3 * (count // ENTRIES - 1)
+
+
+async def test_a_fetch_of_many_partitions_waits_and_is_woken_or_ends(site: KafkaSite) -> None:
+    reader, writer = await site.client(), await site.client()
+    entries = [*[("t", 0, 0)] * ENTRIES, ("t", 1, 0)]
+    assert not any(found.records for found in await reader.fetch(*entries, max_wait=20))
+    waiting = asyncio.ensure_future(reader.fetch(*entries, max_wait=30_000))
+    while not len(site.server.parts.admission.waits):
+        await asyncio.sleep(0)
+    await writer.produce(("t", 1, batch(b"a")))
+    assert values_of((await waiting)[-1].records) == [b"a"]
+    assert site.broker.purgatory.waiting == 0
+
+
+async def test_a_fetch_that_cannot_wait_since_too_many_do_is_an_error(site: KafkaSite) -> None:
+    client = await site.client()
+    site.broker.purgatory._waiters_max = 0
+    (refused,) = await client.fetch(("t", 0, 0), max_wait=30_000)
+    assert refused.error_code == ErrorCode.not_leader_or_follower
+    assert site.server.metrics.calls[Key.FETCH, 12].errors == 1
 
 
 async def test_requests_of_one_turn_read_so_much_together_and_no_more() -> None:

@@ -44,6 +44,7 @@ __all__ = [
     "VerifyFilesQuery",
     "VerifyQuery",
     "VerifyReply",
+    "Watchers",
 ]
 
 
@@ -93,6 +94,10 @@ class Partitions:
         """Returns this broker's replica of a partition; None if there is none or its log cannot be opened."""
         self.any_copy = replicas.any_copy
         """Returns this broker's replica for a reader that accepts any replica; None if the leader should be asked."""
+        self.watch = purgatory.watch
+        """Has a function called at each change of some partitions (`Purgatory.watch`). Raises `Overloaded`."""
+        self.unwatch = purgatory.unwatch
+        """Ends a wait that `watch` began."""
         self.offsets_of = bulk_calls.offsets_of
         """Returns the extent (log start, high watermark, log end) of each partition and, with a timestamp (ms), the
         first record of that time or later; or the error of that partition. An error in place of a partition is returned

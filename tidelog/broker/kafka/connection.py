@@ -63,6 +63,8 @@ class Connection:
         self._memory = ConnectionMemory(parts.admission, stream, parts.limits.request_timeout_ms_max / 1000)
         self._means = Means(parts, self._memory)
         self._forms = ProduceForms()
+        self._waiting_fetch: tuple[Slot, Fetching] | None = None
+        """The Fetch that waits for records."""
         self._pipeline = Pipeline(stream, self._memory, parts.face.clock, parts.limits.pipeline_max)
 
     @property
@@ -123,6 +125,9 @@ class Connection:
             self._looking.cancel()
         if self._task is not None:
             self._task.cancel()
+        if self._waiting_fetch is not None:
+            self._waiting_fetch[1].leave()
+            self._waiting_fetch = None
         self._pipeline.leave()
         self._waiting = None
         self._memory.close()
@@ -206,8 +211,7 @@ class Connection:
     def _begin_alone(self, slot: Slot) -> None:
         call = slot.call
         if call.api.key is Key.FETCH:
-            fetching = Fetching(self._parts, call, self._identity.caller, partial(self._charge, slot))
-            self._begin_steps(slot, fetching.try_to_answer(), fetching.answer_later)
+            self._begin_fetch(slot)
             return
         if call.api.key is Key.API_VERSIONS:
             self._note_software(client_software(call))
@@ -239,6 +243,37 @@ class Connection:
                 self._pipeline.answer_now(slot, end.value)
                 return
         self._spawn(slot, partial(go_on, steps))
+
+    def _begin_fetch(self, slot: Slot) -> None:
+        """Begins a Fetch. One that has to wait for records needs no task; one of very many partitions becomes one."""
+        charge = partial(self._charge, slot)
+        fetching = Fetching(self._parts, slot.call, self._identity.caller, charge)
+        steps = fetching.begin(self._look_at_fetch)
+        try:
+            next(steps)
+        except StopIteration as end:
+            if end.value is None:
+                self._waiting_fetch = slot, fetching
+                self._pipeline.begin(slot, is_alone=True)
+            else:
+                slot.has_error = fetching.has_failed
+                self._pipeline.answer_now(slot, end.value)
+            return
+        self._spawn(slot, partial(fetching.finish, steps))
+
+    def _look_at_fetch(self) -> None:
+        """Sends the answer of the Fetch that waits, if it need not wait any longer."""
+        assert self._waiting_fetch is not None, "it is looked at while it waits"
+        slot, fetching = self._waiting_fetch
+        try:
+            slot.answer = drive(fetching.look_again())
+        except Exception:
+            logger.exception("a request failed in a way that was not foreseen", call=Key.FETCH.label)
+            self._stream.close()
+            return
+        if slot.answer is not None:
+            self._waiting_fetch = None
+            self._done(slot)
 
     def _charge(self, slot: Slot, size: int) -> int:
         slot.record_bytes = size

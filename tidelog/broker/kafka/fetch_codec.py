@@ -30,6 +30,9 @@ _WANTED: Final = struct.Struct(">iiqiqi")
 """Layout of a partition's fields in flexible versions. Ignored are the epoch of what was fetched last, and where the
 asking broker's log begins: they are for brokers."""
 _BEGIN: Final = struct.Struct(">ihi")
+_PARTITION: Final = struct.Struct(">ihqqqbi")
+"""Layout of a partition in an answer of a flexible version: partition, error code, high watermark, last stable offset,
+log start offset, no aborted transactions, preferred read replica."""
 _HEAD: Final = struct.Struct(">ihqqq")
 _CURRENT_LEADER: Final = 1
 
@@ -37,12 +40,14 @@ _CURRENT_LEADER: Final = 1
 class FetchEntry(Struct):
     """A partition of a Fetch request, and its part of the answer."""
 
-    topic: str
-    """Name of the topic; at first its id, if the request has ids, and empty if no topic has that."""
+    key: str
+    """Name or id of the topic, as the client sent it."""
     partition: int
     leader_epoch: int
     offset: int
     bytes_max: int
+    topic: str
+    """Name of the topic; empty if no topic has the id that the client sent."""
     error: int = 0
     high_watermark: int = -1
     log_start_offset: int = -1
@@ -68,6 +73,8 @@ class FetchRequest(Struct):
     topics: list[tuple[memoryview, list[FetchEntry]]]
     entries: list[FetchEntry]
     """All partitions of the request, in order."""
+    has_ids: bool = False
+    """True if topics are named by id."""
     rack: str = ""
     is_ours: bool = False
     """True if the client is tidelog's own."""
@@ -85,7 +92,8 @@ def read_fetch(call: Call) -> Steps[FetchRequest]:
     else:
         wait_ms, bytes_min, bytes_max, _, session_id, session_epoch = reader.unpack(_TERMS_IN_SESSION)
     topics, entries = yield from _read_topics(call)
-    request = FetchRequest(wait_ms, bytes_min, bytes_max, session_id, session_epoch, topics, entries)
+    has_ids = version >= IDS_FROM
+    request = FetchRequest(wait_ms, bytes_min, bytes_max, session_id, session_epoch, topics, entries, has_ids)
     if version >= SESSIONS_FROM:
         _skip_forgotten(call)
     if version >= RACKS_FROM:
@@ -119,14 +127,14 @@ def _read_entry(call: Call, topic: str) -> FetchEntry:
     if call.is_flexible:
         partition, leader_epoch, offset, _, _, bytes_max = reader.unpack(_WANTED)
         reader.tags(is_flexible=True)
-        return FetchEntry(topic, partition, leader_epoch, offset, bytes_max)
+        return FetchEntry(topic, partition, leader_epoch, offset, bytes_max, topic)
     partition = reader.int32()
     leader_epoch = reader.int32() if version >= 9 else -1
     offset = reader.int64()
     if version >= 5:
         reader.int64()
     bytes_max = reader.int32()
-    return FetchEntry(topic, partition, leader_epoch, offset, bytes_max)
+    return FetchEntry(topic, partition, leader_epoch, offset, bytes_max, topic)
 
 
 def _skip_forgotten(call: Call) -> None:
@@ -142,8 +150,8 @@ def _skip_forgotten(call: Call) -> None:
 
 
 def write_fetched(call: Call, request: FetchRequest, throttle_ms: int, error: int = 0) -> Steps[Answer]:
-    """Encodes the answer: buffers with fields alternate with the record batches. A long answer is encoded in slices,
-    between which the event loop serves other connections."""
+    """Encodes the answer: buffers with fields alternate with the record batches, which leave the request. A long answer
+    is encoded in slices, between which the event loop serves other connections."""
     version, is_flexible = call.version, call.is_flexible
     pieces: Answer = []
     out = bytearray(call.head())
@@ -155,11 +163,12 @@ def write_fetched(call: Call, request: FetchRequest, throttle_ms: int, error: in
         out += topic
         out += array(len(entries), is_flexible=is_flexible)
         for entry in entries:
-            _write_entry(out, entry, version, is_flexible=is_flexible)
+            out += _head_of(entry) if is_flexible else _old_head_of(entry, version)
             if entry.data:
-                pieces += [out, entry.data]
-                out = bytearray()
-            out += _end_of(entry, version, is_flexible=is_flexible)
+                pieces += (out, entry.data)
+                out, entry.data = bytearray(), b""
+            if is_flexible:
+                out += _end_of(entry, version)
             served += 1
             if served % ENTRIES == 0:
                 yield None
@@ -169,24 +178,31 @@ def write_fetched(call: Call, request: FetchRequest, throttle_ms: int, error: in
         out += nodes_tag([entry.hint for entry in request.entries if entry.hint is not None])
     elif is_flexible:
         out += NO_TAGS
-    return [*pieces, out]
+    pieces.append(out)
+    return pieces
 
 
-def _write_entry(out: bytearray, entry: FetchEntry, version: int, *, is_flexible: bool) -> None:
+def _head_of(entry: FetchEntry) -> bytes:
     """Encodes a partition's fields up to and including the length of its records."""
-    high_watermark = entry.high_watermark  # without transactions the last stable offset, too
-    head = _HEAD.pack(entry.partition, entry.error, high_watermark, high_watermark, entry.log_start_offset)
-    out += head if version >= 5 else head[:-8]
-    out += NO_TAGS if is_flexible else b"\xff\xff\xff\xff"  # no aborted transactions
+    end = entry.high_watermark  # without transactions the last stable offset, too
+    fields = _PARTITION.pack(entry.partition, entry.error, end, end, entry.log_start_offset, 0, entry.preferred)
+    return fields + uvarint(len(entry.data) + 1)
+
+
+def _old_head_of(entry: FetchEntry, version: int) -> bytes:
+    """Encodes what `_head_of` does, for versions that are not flexible."""
+    end = entry.high_watermark
+    head = _HEAD.pack(entry.partition, entry.error, end, end, entry.log_start_offset)
+    out = (head if version >= 5 else head[:-8]) + INT32.pack(-1)  # no aborted transactions
     if version >= RACKS_FROM:
         out += INT32.pack(entry.preferred)
-    out += uvarint(len(entry.data) + 1) if is_flexible else INT32.pack(len(entry.data))
+    return out + INT32.pack(len(entry.data))
 
 
-def _end_of(entry: FetchEntry, version: int, *, is_flexible: bool) -> bytes:
-    if not is_flexible:
-        return b""
+def _end_of(entry: FetchEntry, version: int) -> bytes:
+    if entry.tag is None and entry.hint is None:
+        return NO_TAGS
     fields = {} if entry.tag is None else {TAG: encode(entry.tag)}
     if entry.hint is not None and version >= HINTS_FROM:
         fields[_CURRENT_LEADER] = leader_tag(entry.hint)
-    return tagged(fields) if fields else NO_TAGS
+    return tagged(fields)

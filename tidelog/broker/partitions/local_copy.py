@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from tidelog.broker.partitions.committed import bytes_from, first_since, has_bytes, read_when_repaired
 from tidelog.broker.partitions.partition_handle import Extent, FetchedBatches
 from tidelog.broker.repair.copies import Replica
-from tidelog.broker.runtime.purgatory import Purgatory
+from tidelog.broker.runtime.purgatory import Purgatory, Watchers
 from tidelog.broker.runtime.stats import Stats
 from tidelog.model.errors import DamagedBatch, LeaderNotAvailable, OffsetOutOfRange, TidelogError
 from tidelog.model.ids import TopicId
@@ -48,6 +48,11 @@ class LocalCopy:
     def partition(self) -> int:
         return self.replica.partition_id.partition
 
+    @property
+    def watchers(self) -> Watchers:
+        """The reads that wait for a change of the replica."""
+        return self.replica.watchers
+
     async def read(self, offset: int, *, bytes_max: int) -> FetchedBatches:
         """Returns committed batches from the one that holds `offset`: at most `bytes_max`, but at least one if there is
         one.
@@ -67,11 +72,10 @@ class LocalCopy:
     def read_nowait(self, offset: int, *, bytes_max: int) -> FetchedBatches:
         """Returns committed batches as `read` does, without waiting for a repair. Raises `OffsetOutOfRange`,
         `DamagedBatch`, `LeaderNotAvailable` or `LogOffline`."""
-        log = self._log()
-        if offset >= self.replica.high_watermark and not self.is_leading:
+        log, high_watermark = self._log(), self.replica.high_watermark
+        if offset >= high_watermark and not self.is_leading:
             log.require_online()
             self._require_filled()
-        high_watermark = self.replica.high_watermark
         try:
             read = log.read_passing(offset, bytes_max, high_watermark)
         except DamagedBatch:

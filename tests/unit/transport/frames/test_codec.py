@@ -104,4 +104,4 @@ def test_a_fetch_request_is_read_by_the_broker() -> None:
     request = drive(read_fetch(call))
     assert (request.wait_ms, request.bytes_min, request.bytes_max, request.session_epoch) == (500, 3, 1_000, -1)
     (entry,) = request.entries
-    assert (entry.topic, entry.partition, entry.offset, entry.bytes_max, entry.leader_epoch) == ("t", 2, 77, 1_000, -1)
+    assert (entry.key, entry.partition, entry.offset, entry.bytes_max, entry.leader_epoch) == ("t", 2, 77, 1_000, -1)
