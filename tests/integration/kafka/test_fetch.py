@@ -89,6 +89,18 @@ async def test_a_repeated_fetch_by_id_finds_no_other_topic_of_the_same_name(site
     assert gone.error_code == ErrorCode.unknown_topic_id
 
 
+async def test_the_records_of_an_answer_are_not_kept_for_the_next_fetch(site: KafkaSite) -> None:
+    client = await site.client()
+    await client.produce(("t", 0, batch(b"a")))
+    (found,) = await client.fetch(("t", 0, 0))
+    assert values_of(found.records) == [b"a"]
+    (connection,) = site.server._connections
+    request = connection._last_fetch._request
+    assert request is not None and [entry.data for entry in request.entries] == [b""]
+    (nothing,) = await client.fetch(("t", 0, 1))
+    assert (nothing.records or b"", nothing.high_watermark) == (b"", 1)
+
+
 async def test_the_first_batch_is_given_whole_and_the_others_as_long_as_there_is_room(site: KafkaSite) -> None:
     client = await site.client()
     large = batch(b"x" * 50_000)

@@ -20,6 +20,7 @@ from tidelog.broker.kafka.api_versions import answer_too_new, answer_versions, c
 from tidelog.broker.kafka.apis import APIS, Key
 from tidelog.broker.kafka.call import Answer, Head, read_call
 from tidelog.broker.kafka.fetch import Fetching
+from tidelog.broker.kafka.fetch_codec import LastFetch
 from tidelog.broker.kafka.groups.beats import BEATS
 from tidelog.broker.kafka.handlers import Handlers
 from tidelog.broker.kafka.identity import Identity
@@ -63,6 +64,7 @@ class Connection:
         self._memory = ConnectionMemory(parts.admission, stream, parts.limits.request_timeout_ms_max / 1000)
         self._means = Means(parts, self._memory)
         self._forms = ProduceForms()
+        self._last_fetch = LastFetch()
         self._waiting_fetch: tuple[Slot, Fetching] | None = None
         """The Fetch that waits for records."""
         self._pipeline = Pipeline(stream, self._memory, parts.face.clock, parts.limits.pipeline_max)
@@ -247,7 +249,7 @@ class Connection:
     def _begin_fetch(self, slot: Slot) -> None:
         """Begins a Fetch. One that has to wait for records needs no task; one of very many partitions becomes one."""
         charge = partial(self._charge, slot)
-        fetching = Fetching(self._parts, slot.call, self._identity.caller, charge)
+        fetching = Fetching(self._parts, self._last_fetch, slot.call, self._identity.caller, charge)
         steps = fetching.begin(self._look_at_fetch)
         try:
             next(steps)

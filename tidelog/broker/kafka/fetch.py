@@ -21,7 +21,7 @@ from typing import Final
 from tidelog.broker.face.partitions import FetchedBatches, LedPartition, LocalCopy
 from tidelog.broker.kafka.call import Answer, Call
 from tidelog.broker.kafka.codes import fetch_code_of
-from tidelog.broker.kafka.fetch_codec import NO_SESSION, FetchEntry, FetchRequest, read_fetch, write_fetched
+from tidelog.broker.kafka.fetch_codec import NO_SESSION, FetchEntry, FetchRequest, LastFetch, write_fetched
 from tidelog.broker.kafka.fetch_sources import FetchSources
 from tidelog.broker.kafka.fetch_wait import FetchWait
 from tidelog.broker.kafka.listener_parts import Parts
@@ -51,6 +51,7 @@ class Fetching:
         "_call",
         "_caller",
         "_charge",
+        "_last",
         "_parts",
         "_request",
         "_sources",
@@ -62,11 +63,13 @@ class Fetching:
     _request: FetchRequest
     _sources: FetchSources
 
-    def __init__(self, parts: Parts, call: Call, caller: Caller, charge: Callable[[int], int]) -> None:
-        """`charge` is called once with the bytes of records in the answer, and returns the throttle time in ms."""
+    def __init__(self, parts: Parts, last: LastFetch, call: Call, caller: Caller, charge: Callable[[int], int]) -> None:
+        """`last` is the connection's last Fetch. `charge` is called once with the bytes of records in the answer, and
+        returns the throttle time in ms."""
         self.has_failed = False
         """True if the request is answered with an error, since it could not wait."""
         self._parts = parts
+        self._last = last
         self._call = call
         self._caller = caller
         self._charge = charge
@@ -80,7 +83,7 @@ class Fetching:
         """Reads the available records, in slices, between which the event loop serves other connections. Returns the
         answer, or None if the request waits for more records: then `look`, which must not raise, is called when the
         request should be looked at again (`look_again`). Raises `Malformed`."""
-        self._request = request = yield from read_fetch(self._call)
+        self._request = request = yield from self._last.read(self._call)
         self._sources = FetchSources(self._parts, self._caller, request.rack)
         if request.session_id != NO_SESSION or request.session_epoch not in WHOLE_FETCH:
             return (yield from write_fetched(self._call, request, 0, KafkaCode.FETCH_SESSION_ID_NOT_FOUND))
@@ -227,7 +230,8 @@ class Fetching:
         return False
 
     def _answer(self) -> Steps[Answer]:
-        return write_fetched(self._call, self._request, self._charge(self._bytes))
+        write = write_fetched if self._bytes else self._last.write_empty
+        return write(self._call, self._request, self._charge(self._bytes))
 
     def _answer_failed(self, error: TidelogError) -> Steps[Answer]:
         """Returns an answer without records, in which each partition has the given error."""

@@ -1,9 +1,14 @@
 """Hand-written codec of Fetch. The answer is a list of buffers, so that record batches are sent as read, without a
-copy."""
+copy.
+
+A client's next Fetch mostly differs from its last one in nothing but the correlation id and the offsets. `LastFetch`
+decodes only these then.
+"""
 
 from __future__ import annotations
 
 import struct
+from operator import attrgetter
 from typing import Final
 
 from msgspec import Struct
@@ -11,7 +16,7 @@ from msgspec import Struct
 from tidelog.broker.kafka.call import Answer, Call
 from tidelog.broker.kafka.endpoints import Hint, leader_tag, nodes_tag
 from tidelog.broker.kafka.slices import ENTRIES
-from tidelog.model.kafka_wire import INT32, NO_TAGS, array, tagged, uvarint
+from tidelog.model.kafka_wire import INT32, INT64, NO_TAGS, array, tagged, uvarint
 from tidelog.model.ports import Buffer
 from tidelog.model.receipt_tags import TAG, FetchedTag, encode, is_requested
 from tidelog.model.steps import Steps
@@ -29,12 +34,20 @@ _TERMS_IN_SESSION: Final = struct.Struct(">iiibii")
 _WANTED: Final = struct.Struct(">iiqiqi")
 """Layout of a partition's fields in flexible versions. Ignored are the epoch of what was fetched last, and where the
 asking broker's log begins: they are for brokers."""
+_OFFSET_AT: Final = 8
+"""Place of the offset among a partition's fields in flexible versions."""
 _BEGIN: Final = struct.Struct(">ihi")
 _PARTITION: Final = struct.Struct(">ihqqqbi")
 """Layout of a partition in an answer of a flexible version: partition, error code, high watermark, last stable offset,
 log start offset, no aborted transactions, preferred read replica."""
 _HEAD: Final = struct.Struct(">ihqqq")
+_NO_OFFSET: Final = bytes(INT64.size)
+_ID: Final = slice(4, 8)
+"""Place of the correlation id in a request."""
+_NO_ID: Final = bytes(INT32.size)
 _CURRENT_LEADER: Final = 1
+REMEMBERED_BYTES_MAX: Final = 4 << 10
+"""Size of the largest Fetch that a connection remembers: about a hundred partitions."""
 
 
 class FetchEntry(Struct):
@@ -45,6 +58,8 @@ class FetchEntry(Struct):
     partition: int
     leader_epoch: int
     offset: int
+    offset_at: int
+    """Place of the offset in the frame."""
     bytes_max: int
     topic: str
     """Name of the topic; empty if no topic has the id that the client sent."""
@@ -78,6 +93,61 @@ class FetchRequest(Struct):
     rack: str = ""
     is_ours: bool = False
     """True if the client is tidelog's own."""
+
+
+_fields: Final = attrgetter("error", "high_watermark", "log_start_offset", "preferred", "hint", "tag")
+
+
+class LastFetch:
+    """The last Fetch of a connection, if it is small. A request that repeats it is not decoded anew. If there are still
+    no records, and nothing else has changed, its answer is not encoded anew."""
+
+    __slots__ = ("_empty", "_offsets_at", "_request", "_said", "_terms")
+
+    def __init__(self) -> None:
+        self._request: FetchRequest | None = None
+        self._terms = bytearray()
+        """The frame with zeros for its correlation id and offsets."""
+        self._offsets_at: list[int] = []
+        self._said: list[object] = []
+        """The throttle time and the fields of the partitions in the last answer without records."""
+        self._empty = b""
+        """That answer, without its header."""
+
+    def read(self, call: Call) -> Steps[FetchRequest]:
+        """Decodes a Fetch as `read_fetch` does. If it differs from the last one only in its correlation id and offsets,
+        returns the same object with the new offsets."""
+        frame, last = call.frame, self._request
+        if last is not None and len(frame) == len(self._terms) and _terms(frame, self._offsets_at) == self._terms:
+            for entry in last.entries:
+                (entry.offset,) = INT64.unpack_from(frame, entry.offset_at)
+            return last
+        self._request = None
+        request = yield from read_fetch(call)
+        if len(frame) <= REMEMBERED_BYTES_MAX:
+            self._request, self._offsets_at = request, [entry.offset_at for entry in request.entries]
+            self._terms = _terms(frame, self._offsets_at)
+            self._said.clear()
+        return request
+
+    def write_empty(self, call: Call, request: FetchRequest, throttle_ms: int) -> Steps[Answer]:
+        """Encodes an answer without records as `write_fetched` does."""
+        if request is not self._request:
+            return (yield from write_fetched(call, request, throttle_ms))
+        said: list[object] = [throttle_ms, *map(_fields, request.entries)]
+        if said != self._said:
+            (answer,) = yield from write_fetched(call, request, throttle_ms)
+            self._said, self._empty = said, bytes(answer)[len(call.head()) :]
+        return [call.head() + self._empty]
+
+
+def _terms(frame: memoryview, offsets_at: list[int]) -> bytearray:
+    """Returns the frame with zeros for its correlation id and the offsets."""
+    terms = bytearray(frame)
+    terms[_ID] = _NO_ID
+    for begin in offsets_at:
+        terms[begin : begin + INT64.size] = _NO_OFFSET
+    return terms
 
 
 def read_fetch(call: Call) -> Steps[FetchRequest]:
@@ -125,16 +195,17 @@ def _read_topics(call: Call) -> Steps[tuple[list[tuple[memoryview, list[FetchEnt
 def _read_entry(call: Call, topic: str) -> FetchEntry:
     reader, version = call.reader, call.version
     if call.is_flexible:
+        offset_at = reader.position + _OFFSET_AT
         partition, leader_epoch, offset, _, _, bytes_max = reader.unpack(_WANTED)
         reader.tags(is_flexible=True)
-        return FetchEntry(topic, partition, leader_epoch, offset, bytes_max, topic)
+        return FetchEntry(topic, partition, leader_epoch, offset, offset_at, bytes_max, topic)
     partition = reader.int32()
     leader_epoch = reader.int32() if version >= 9 else -1
-    offset = reader.int64()
+    offset_at, offset = reader.position, reader.int64()
     if version >= 5:
         reader.int64()
     bytes_max = reader.int32()
-    return FetchEntry(topic, partition, leader_epoch, offset, bytes_max, topic)
+    return FetchEntry(topic, partition, leader_epoch, offset, offset_at, bytes_max, topic)
 
 
 def _skip_forgotten(call: Call) -> None:
