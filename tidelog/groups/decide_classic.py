@@ -129,7 +129,8 @@ def decide_commit(
 
 
 def _classic(shard: Shard, name: str, member_id: str) -> ClassicGroup:
-    group = shard.groups.get(check_group_name(name))
-    if group is None or group.classic is None:
-        raise unknown(name, member_id)
-    return group.classic
+    group = shard.groups.get(name)
+    classic = None if group is None else group.classic
+    if classic is None:
+        raise unknown(check_group_name(name), member_id)
+    return classic

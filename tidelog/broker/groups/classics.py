@@ -198,8 +198,9 @@ class Classics:
 
     def _hear(self, name: str, member_id: str) -> None:
         group = self._state.shard.groups.get(name)
-        if group is not None and group.classic is not None:
-            self._deadlines.heard(group.classic, member_id, self._context.clock.monotonic_s())
+        classic = None if group is None else group.classic
+        if classic is not None:
+            self._deadlines.heard(classic, member_id, self._context.clock.monotonic_s())
 
     @contextmanager
     def _told_as_coordinator(self, *, is_commit: bool = False) -> Iterator[None]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final, overload
 
 import structlog
@@ -253,7 +254,12 @@ def partition_of(group: str, topic: Topic) -> int:
     keys."""
     # Kafka's coordinators go by the Java hash of the name. No client sees the difference: it asks who coordinates a
     # group.
-    return partition_for_key(group.encode(), len(topic.partitions))
+    return _partition_for(group, len(topic.partitions))
+
+
+@lru_cache(maxsize=4_096)  # each request of each member asks
+def _partition_for(group: str, partitions: int) -> int:
+    return partition_for_key(group.encode(), partitions)
 
 
 def _target(topic: Topic, request: AnyGroupRequest) -> Target:

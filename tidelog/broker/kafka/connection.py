@@ -21,7 +21,7 @@ from tidelog.broker.kafka.apis import APIS, Key
 from tidelog.broker.kafka.call import Answer, Head, read_call
 from tidelog.broker.kafka.fetch import Fetching
 from tidelog.broker.kafka.fetch_codec import LastFetch
-from tidelog.broker.kafka.groups.beats import BEATS
+from tidelog.broker.kafka.groups.beats import Beats
 from tidelog.broker.kafka.handlers import Handlers
 from tidelog.broker.kafka.identity import Identity
 from tidelog.broker.kafka.listener_parts import Parts
@@ -65,6 +65,7 @@ class Connection:
         self._means = Means(parts, self._memory)
         self._forms = ProduceForms()
         self._last_fetch = LastFetch()
+        self._beats = Beats(parts)
         self._waiting_fetch: tuple[Slot, Fetching] | None = None
         """The Fetch that waits for records."""
         self._pipeline = Pipeline(stream, self._memory, parts.face.clock, parts.limits.pipeline_max)
@@ -223,11 +224,11 @@ class Connection:
             request = MetadataRequest(self._parts.metadata, call, self._identity.caller)
             self._begin_steps(slot, request.try_to_answer(), request.answer_later)
             return
-        beat = BEATS.get(call.api.key)
-        if beat is not None and (answer := beat(self._parts, call, self._identity.caller)):
+        identity = self._identity
+        answer = self._beats.answer_now(call, identity.caller)
+        if answer is not None:
             self._pipeline.answer_now(slot, answer)
             return
-        identity = self._identity
         self._spawn(slot, partial(self._handlers.answer, call, identity.caller, identity.sasl))
 
     def _begin_steps(

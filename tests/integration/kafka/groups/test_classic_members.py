@@ -20,6 +20,11 @@ from tests.integration.kafka.groups.conftest import (
 from tests.integration.kafka.test_versions import versions
 from tidelog.broker.groups.classics import Classics
 from tidelog.broker.kafka.apis import Key
+from tidelog.broker.kafka.call import Call
+from tidelog.broker.kafka.groups import beats
+from tidelog.model.access import Caller
+from tidelog.model.classic_groups import ClassicHeartbeat
+from tidelog.model.groups import Heartbeat
 from tidelog.model.kafka_codes import KafkaCode
 
 SILENCE_S = 0.05
@@ -153,3 +158,29 @@ async def test_a_heartbeat_that_all_is_well_with_is_heard_and_takes_no_task(
         assert await beat(client, joined.member_id, joined.generation_id, version) == 0
         later_s = deadlines.next_s()
         assert due_s is not None and later_s is not None and later_s > due_s, "its session begins anew"
+
+
+async def test_a_repeated_heartbeat_is_decoded_once_and_judged_each_time(
+    site: KafkaSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = await site.client()
+    joined = await lead(client)
+    me, generation = joined.member_id, joined.generation_id
+    assert await beat(client, me, generation) == 0
+    read, frames = beats._READERS[Key.HEARTBEAT], list[bytes]()
+
+    def counted(call: Call, caller: Caller) -> ClassicHeartbeat | Heartbeat | None:
+        frames.append(bytes(call.frame))
+        return read(call, caller)
+
+    monkeypatch.setattr(beats, "_READERS", {Key.HEARTBEAT: counted})
+    assert [await beat(client, me, generation) for _ in range(3)] == [0, 0, 0]
+    assert not frames
+    # Another one in between, which is an error, and another version are other requests.
+    assert await beat(client, me, generation + 1) == KafkaCode.ILLEGAL_GENERATION
+    assert await beat(client, me, generation, 3) == 0
+    assert [await beat(client, me, generation) for _ in range(2)] == [0, 0]
+    assert len(frames) == 3
+    gone = await leave(client, me)
+    assert gone.error_code.value == 0
+    assert await beat(client, me, generation) == KafkaCode.UNKNOWN_MEMBER_ID
