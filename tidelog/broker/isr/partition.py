@@ -133,15 +133,15 @@ class Partition(LedPartition):
             )
 
     def _append_group(self, group: Group) -> None:
-        offsets = group.offsets
-        base_offset = self._propose(offsets) if offsets else self.log.log_end_offset
-        fresh = group.assign(base_offset, self.leader_epoch)
+        (place,) = self._protocol.step(log_events.Propose(group.offsets))
+        assert isinstance(place, log_events.Append)
+        fresh = group.assign(place.base_offset, place.leader_epoch)
         if fresh:
             try:
                 self.log.append(fresh, self._clock.wall_ms())
             except TidelogError as error:
                 # The core has given these offsets out already, and takes them back.
-                self._protocol.step(log_events.AppendRefused(base_offset))
+                self._protocol.step(log_events.AppendRefused(place.base_offset))
                 group.refuse(error)
                 return
             group.count(fresh)
@@ -161,13 +161,6 @@ class Partition(LedPartition):
 
     async def _wait_for_room(self) -> None:
         """Returns at once: uncommitted batches are in the log, and their number is not limited."""
-
-    def _propose(self, offsets: int) -> int:
-        """Takes the next `offsets` offsets from the state machine, and returns the first of them."""
-        (effect,) = self._protocol.step(log_events.Propose(offsets))
-        assert isinstance(effect, log_events.Append)
-        assert effect.leader_epoch == self.leader_epoch
-        return effect.base_offset
 
     def _register(self, proposal: Proposal) -> None:
         proposal.appended(self.log.log_end_offset)
