@@ -23,6 +23,7 @@ from tidelog.broker.kafka.fetch import Fetching
 from tidelog.broker.kafka.fetch_codec import LastFetch
 from tidelog.broker.kafka.groups.beats import Beats
 from tidelog.broker.kafka.handlers import Handlers
+from tidelog.broker.kafka.held_frame import HeldFrame
 from tidelog.broker.kafka.identity import Identity
 from tidelog.broker.kafka.listener_parts import Parts
 from tidelog.broker.kafka.means import ROOM_LOOK_S, Lack, Means
@@ -54,9 +55,7 @@ class Connection:
         self._loop = asyncio.get_running_loop()
         self._now_s = parts.face.clock.monotonic_s
         self._came_s = self._now_s()
-        self._waiting: tuple[memoryview, float] | None = None
-        """The frame that could not be begun yet, and its time of arrival."""
-        self._looking: asyncio.TimerHandle | None = None
+        self._held = HeldFrame(stream, self._begin, self._now_s)
         self._task: asyncio.Task[None] | None = None
         self._is_lost = self._is_draining = False
         self._software = ""
@@ -95,27 +94,21 @@ class Connection:
             self._end(error.message)
         else:
             self._stream.hold()
-            self._look_later(ROOM_LOOK_S)
+            self._held.try_later(ROOM_LOOK_S)
         return False
 
     def frame_received(self, frame: memoryview) -> None:
         """Begins a received request, or keeps it and stops reading until it can begin."""
         self._came_s = now_s = self._now_s()
         if not self._begin(frame, now_s, now_s):
-            self._waiting = frame, now_s
-            self._stream.hold()
-        elif self._parts.turn.ends_with_request():  # whoever sends thousands of small ones keeps others waiting
-            self._stream.hold()
-            self._loop.call_soon(self._next_turn)
-
-    def _next_turn(self) -> None:
-        if self._waiting is None and not self._is_lost:
-            self._stream.go_on()
+            self._held.hold(frame, now_s)
+        elif self._parts.turn.ends_with_request():  # a client that sends thousands of small ones keeps others waiting
+            self._held.pause()
 
     def unclogged(self) -> None:
         """Releases the memory of sent records and resumes requests, once the client takes data again."""
         self._memory.release_records()
-        self._look_again()
+        self._held.try_again()
 
     def broken_off(self, why: str) -> None:
         """Counts and logs that the connection was broken off, with the reason."""
@@ -124,15 +117,13 @@ class Connection:
     def connection_lost(self, error: Exception | None) -> None:
         """Cancels the connection's requests and frees its memory. Records already appended stay appended."""
         self._is_lost = True
-        if self._looking is not None:
-            self._looking.cancel()
+        self._held.drop()
         if self._task is not None:
             self._task.cancel()
         if self._waiting_fetch is not None:
             self._waiting_fetch[1].leave()
             self._waiting_fetch = None
         self._pipeline.leave()
-        self._waiting = None
         self._memory.close()
         self._identity.release()
         self._handlers.lost(self)
@@ -150,7 +141,7 @@ class Connection:
     @property
     def is_busy(self) -> bool:
         """True while a request is in progress or waits to begin."""
-        return not self._pipeline.is_empty or self._waiting is not None
+        return not self._pipeline.is_empty or self._held.is_there
 
     def _end(self, why: str) -> None:
         """Closes the connection because of a request that cannot be answered, and counts the reason."""
@@ -205,9 +196,9 @@ class Connection:
 
     def _wait_for(self, lack: Lack) -> None:
         """Schedules another attempt to begin the request that lacks something."""
-        if self._waiting is None:
+        if not self._held.is_there:
             self._parts.metrics.held[lack.reason] += 1
-        self._look_later(lack.look_s)
+        self._held.try_later(lack.look_s)
 
     # -- what is alone -----------------------------------------------------------------------------------------------
 
@@ -332,8 +323,8 @@ class Connection:
                 return True
         production = Production(self._parts, slot.call, request, partial(self._produced, slot))
         led = production.led(production.request.entries)
-        if waited_s < self._parts.limits.room_s_max and production.wants_room(led, self._look_soon):
-            self._look_later(self._parts.limits.room_s_max)
+        if waited_s < self._parts.limits.room_s_max and production.wants_room(led, self._held.try_soon):
+            self._held.try_later(self._parts.limits.room_s_max)
             return False
         slot.stats.waiting.observe(waited_s)
         slot.production = production
@@ -389,27 +380,4 @@ class Connection:
         self._pipeline.done(slot)
         if self._is_draining and self._pipeline.is_empty:
             self._stream.close()
-        if self._waiting is not None:
-            self._look_soon()
-
-    # -- looking again -----------------------------------------------------------------------------------------------
-
-    def _look_later(self, seconds: float) -> None:
-        if self._looking is not None:
-            self._looking.cancel()
-        self._looking = self._loop.call_later(seconds, self._look_again)
-
-    def _look_soon(self) -> None:
-        if self._waiting is not None and not self._is_lost:
-            self._loop.call_soon(self._look_again)
-
-    def _look_again(self) -> None:
-        """Begins the waiting request, if it can begin now, and resumes reading."""
-        if self._is_lost:
-            return
-        if self._waiting is not None:
-            frame, came_s = self._waiting
-            if not self._begin(frame, came_s, self._now_s()):
-                return
-            self._waiting = None
-        self._stream.go_on()
+        self._held.try_soon()

@@ -14,7 +14,7 @@ import msgspec
 
 
 class Propose(msgspec.Struct, frozen=True):
-    """Event: clients' batches that are appended together need `offsets` consecutive offsets; 0 if all are duplicates."""
+    """Event: clients' batches that are appended together need `offsets` consecutive offsets, 0 for duplicates."""
 
     offsets: int
 
