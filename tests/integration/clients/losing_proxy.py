@@ -6,7 +6,8 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from contextlib import AsyncExitStack
-from typing import NamedTuple, Self
+from dataclasses import dataclass
+from typing import Self
 
 from tidelog.testing import LocalCluster
 
@@ -71,13 +72,16 @@ class LosingProxy:
         return answer
 
 
-class _Link(NamedTuple):
+@dataclass
+class _Link:
     """A connection of a client, and the one to the broker that goes with it."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
     upstream_reader: asyncio.StreamReader
     upstream_writer: asyncio.StreamWriter
+    is_produce: bool = False
+    """True while the request under way over HTTP is to produce."""
 
 
 class _Relay(ABC):
@@ -126,8 +130,6 @@ class _Relay(ABC):
 
 
 class _HttpRelay(_Relay):
-    _is_produce = False
-
     async def _pass_on(self, link: _Link) -> None:
         asks = asyncio.create_task(self._pass_requests(link))
         try:
@@ -140,16 +142,16 @@ class _HttpRelay(_Relay):
         while data := await link.reader.read(CHUNK_BYTES):
             if data.startswith(b"POST /topics/"):
                 self._proxy.count("http")
-                self._is_produce = True
+                link.is_produce = True
             elif data.startswith((b"GET ", b"POST ")):
-                self._is_produce = False
+                link.is_produce = False
             link.upstream_writer.write(data)
             await link.upstream_writer.drain()
         link.upstream_writer.write_eof()
 
     async def _pass_answers(self, link: _Link) -> None:
         while data := await link.upstream_reader.read(CHUNK_BYTES):
-            if self._is_produce and self._proxy.loses("http"):
+            if link.is_produce and self._proxy.loses("http"):
                 return
             link.writer.write(self._proxy.renamed(data))
             await link.writer.drain()
