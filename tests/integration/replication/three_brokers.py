@@ -26,6 +26,10 @@ from tidelog.transport.peer.proof import ClusterSecret
 
 NODES = (1, 2, 3)
 START_S = 20.0
+PROMPT = {"broker.session.timeout.ms": 1_000}
+"""Settings for virtual time: a broker that is silent is fenced soon."""
+PATIENT = {"broker.session.timeout.ms": 30_000, "broker.lease.ms": 20_000}
+"""Settings for real time: no broker is fenced because the machine is slow."""
 
 
 class ThreeBrokers:
@@ -81,7 +85,7 @@ class ThreeBrokers:
             "cluster.voters": ",".join(f"{one}@10.0.0.{one}:9192" for one in NODES),
             "peer.listener": f"10.0.0.{node}:9192",
             "broker.heartbeat.interval.ms": 100,
-            "broker.session.timeout.ms": 1_000,
+            **(PROMPT if isinstance(asyncio.get_running_loop(), SimLoop) else PATIENT),
             **self._extra,
             **self.of_node.get(node, {}),
         }
