@@ -22,6 +22,7 @@ from tidelog.model.errors import (
     OffsetOutOfRange,
     OutOfOrderSequence,
     Overloaded,
+    TidelogError,
     TimedOutAfterAppend,
     UnknownTopic,
 )
@@ -56,6 +57,17 @@ async def produce(
     handle = cluster.nodes[ORIGIN].partition("t", partition)
     deadline_s = asyncio.get_running_loop().time() + timeout_s
     return await handle.produce(sent, acks=-1, deadline_s=deadline_s, idempotency=idempotency)
+
+
+async def produce_late(cluster: Cluster, timeout_s: float) -> ProduceReceipt:
+    """Produces with so little time that it ends after the append; on a slow machine it may end before, for which the
+    error is definite, and then produces again."""
+    while True:
+        try:
+            return await produce(cluster, batches(), timeout_s=timeout_s)
+        except TidelogError as error:
+            if not error.definite:
+                raise
 
 
 async def has_begun(cluster: Cluster, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
@@ -170,7 +182,7 @@ async def test_a_leader_that_does_not_catch_up_refuses(two: Cluster, monkeypatch
     two.move("t", 0, leader=2)
     two.tell(1, ORIGIN)
     with pytest.raises(LeaderNotAvailable, match="broker 2 does not lead t-0 in epoch 1") as caught:
-        await produce(two, batches(), timeout_s=0.05)
+        await produce(two, batches(), timeout_s=0.3)
     assert not isinstance(caught.value, NotLeader), "clients are not told what brokers tell each other"
 
 
@@ -240,7 +252,7 @@ async def test_an_answer_that_does_not_come_in_time_is_unknown(two: Cluster, mon
     monkeypatch.setattr(peer_partition, "GRACE_S", 0.01)
     stall(two, 1, monkeypatch)
     with pytest.raises(TimedOutAfterAppend):
-        await produce(two, batches(), timeout_s=0.02)
+        await produce_late(two, timeout_s=0.02)
 
 
 async def test_a_leader_that_is_replaced_while_it_hangs_is_not_waited_for(
@@ -292,7 +304,7 @@ async def test_the_leaders_verdict_on_the_deadline_arrives(two: Cluster, monkeyp
 
     monkeypatch.setattr(runner, "run_all", stalled)
     with pytest.raises(TimedOutAfterAppend, match="appended, but not committed in time"):
-        await produce(two, batches(), timeout_s=0.05)
+        await produce_late(two, timeout_s=0.05)
     release.set()
 
 
@@ -423,11 +435,15 @@ async def test_a_wait_where_nothing_happens_ends_in_time(two: Cluster) -> None:
 async def test_records_for_partitions_of_several_leaders_succeed_and_fail_one_by_one(two: Cluster) -> None:
     two.net.down[2] = None
     body = json.dumps({"records": [{"value": "a", "partition": partition} for partition in (0, 1)]}).encode()
-    reply = await two.nodes[ORIGIN].ask("POST", "/topics/t?timeout_ms=50", body, JSON_V2)
+    waiting = await has_begun(two, two.nodes[ORIGIN].ask("POST", "/topics/t?timeout_ms=20000", body, JSON_V2))
+    two.move("t", 1, leader=-1)
+    two.tell(ORIGIN)
+    reply = await waiting
     first, second = reply.json()["offsets"]
     assert (first["offset"], first["acked_by"], first["error_code"]) == (0, [1], None)
     assert (second["offset"], second["error_code"]) == (None, 50302)
     del two.net.down[2]
+    two.appoint("t", 1, leader=2)
     reply = await two.nodes[ORIGIN].ask("POST", "/topics/t?timeout_ms=5000", body, JSON_V2)
     assert [one["acked_by"] for one in reply.json()["offsets"]] == [[1], [2]]
 
