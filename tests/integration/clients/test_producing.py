@@ -268,16 +268,16 @@ async def test_new_partitions_are_found(cluster: LocalCluster, new_topic: Any, a
                 pass
 
 
-async def test_no_broker_there(unused_tcp_port: int) -> None:
-    producer = Producer(f"127.0.0.1:{unused_tcp_port}", request_timeout_ms=300)
+async def test_no_broker_there(nobody: str) -> None:
+    producer = Producer(nobody, request_timeout_ms=300)
     with pytest.raises(ConnectFailed, match="no connection"):
         await producer.start()
     with pytest.raises(ClientClosed, match="never started"):
         await producer.send("t", b"x")
 
 
-async def test_bootstrap_takes_the_first_that_answers(cluster: LocalCluster, topic: str, unused_tcp_port: int) -> None:
-    async with Producer(f"127.0.0.1:{unused_tcp_port},{cluster.bootstrap}") as producer:
+async def test_bootstrap_takes_the_first_that_answers(cluster: LocalCluster, topic: str, nobody: str) -> None:
+    async with Producer(f"{nobody},{cluster.bootstrap}") as producer:
         await producer.send_and_wait(topic, b"x")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator
 
 import pytest
@@ -24,14 +23,6 @@ async def two(cluster: Cluster) -> Cluster:
     """Topic `t`: partition 0 led by broker 1, partition 1 by broker 2."""
     await cluster.topic("t", [1, 2])
     return cluster
-
-
-@pytest.fixture
-def nobody() -> str:
-    """An address at which nobody listens."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{free.getsockname()[1]}"
 
 
 @pytest.fixture
@@ -96,7 +87,7 @@ async def test_a_dead_leader_is_left_for_its_successor(two: Cluster, producer: P
     assert (await delivery).acked_by == (2,)
 
 
-async def test_records_for_a_partition_without_leader_are_surely_not_appended(two: Cluster, nobody: str) -> None:
+async def test_records_for_a_partition_without_leader_are_surely_not_appended(two: Cluster) -> None:
     two.appoint("t", 0, leader=-1)
     async with Producer(two.nodes[3].url, linger_ms=0, delivery_timeout_ms=300) as producer:
         with pytest.raises(DeliveryExpired, match="no leader"):
