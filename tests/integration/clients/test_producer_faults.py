@@ -281,7 +281,7 @@ async def test_closing_lets_senders_that_wait_for_memory_go(own_cluster: LocalCl
     options: dict[str, Any] = {"batch_size": 1000, "max_request_size": 1000, "buffer_memory": 1000}
     producer = Producer(own_cluster.bootstrap, delivery_timeout_ms=300, request_timeout_ms=100, **options)
     await producer.start()
-    await producer.send_and_wait(own_topic, b"0")
+    assert await offset_of(producer, own_topic, b"0") == 0
     own_cluster.pause()
     first = await producer.send(own_topic, b"x" * 800)
     second = asyncio.create_task(producer.send(own_topic, b"y" * 800))
