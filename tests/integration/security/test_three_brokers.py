@@ -13,7 +13,7 @@ import pytest
 
 from tests.integration.cli.conftest import Cli
 from tidelog.admin import AclDescription, AdminClient
-from tidelog.consumer import Consumer
+from tidelog.consumer import Consumer, TopicPartition
 from tidelog.log import Reader, Writer
 from tidelog.model.errors import NotAuthenticated, NotAuthorized
 from tidelog.producer import Producer
@@ -149,7 +149,7 @@ async def test_what_is_revoked_ends_on_every_broker(secured: Secured) -> None:
             await until_known(session, url, headers)
         reads = [asyncio.create_task(read(session, url, headers)) for url in urls]
         streams = [asyncio.create_task(stream(session, url, secured.cluster.cluster_id, headers)) for url in urls]
-        await asyncio.sleep(0.5)
+        await until_begun(secured, len(streams))
         assert not any(task.done() for task in (*reads, *streams))
         await admin.revoke_token(made.token_id)
         async with asyncio.timeout(ENDED_S):
@@ -165,6 +165,15 @@ async def until_known(session: aiohttp.ClientSession, url: str, headers: dict[st
                 if response.status == 200:
                     return
             await asyncio.sleep(0.02)
+
+
+async def until_begun(secured: Secured, streams: int) -> None:
+    """The record of each stream is there."""
+    partition = TopicPartition("orders", 2)
+    async with Consumer(bootstrap_servers=secured.cluster.bootstrap, token_file=secured.root_file) as consumer:
+        async with asyncio.timeout(ENDED_S):
+            while (await consumer.end_offsets([partition]))[partition] < streams:
+                await asyncio.sleep(0.02)
 
 
 async def read(session: aiohttp.ClientSession, url: str, headers: dict[str, str]) -> int:
