@@ -7,6 +7,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -67,6 +68,19 @@ def until(condition: Callable[[], bool], seconds_max: float = WAIT_S) -> None:
         time.sleep(0.05)
 
 
+def served(work: Callable[[], Answer]) -> Answer:
+    """Asks until a broker does not refuse for now (503), which surely has done nothing: one that was not given the
+    processor for a while leads nothing for another while."""
+    answers: list[Answer] = []
+
+    def is_served() -> bool:
+        answers.append(work())
+        return answers[-1].status != 503
+
+    until(is_served)
+    return answers[-1]
+
+
 class Asked:
     """One broker of a cluster, seen as its clients see it."""
 
@@ -113,13 +127,19 @@ class Asked:
         url = f"{self.url}/topics/{topic}/partitions/{partition}?timeout_ms={timeout_ms}"
         return ask(url, records, media=JSON_RECORDS, wait_s=wait_s)
 
+    def append(self, topic: str, partition: int, *values: str) -> Answer:
+        """Appends records, for which the broker has the time that a slow machine needs."""
+        answer = served(lambda: self.produce(topic, partition, *values))
+        assert answer.status == 200, answer
+        return answer
+
     def records(self, topic: str, partition: int) -> list[tuple[int, str]]:
         """All records: offset and value."""
         found: list[tuple[int, str]] = []
         while True:
             start = found[-1][0] + 1 if found else 0
             path = f"{self.url}/topics/{topic}/partitions/{partition}/records?offset={start}"
-            answer = ask(path, media=JSON_RECORDS)
+            answer = served(partial(ask, path, media=JSON_RECORDS))
             assert answer.status == 200, answer
             if not answer.body:
                 return found

@@ -139,7 +139,7 @@ def test_what_is_destroyed_on_every_disk_is_given_up_by_command(cluster: LocalCl
         until(partial(passes, cluster, node_id, topic, behind))
         until(partial(passes, cluster, node_id, topic, behind, "&replica=local"))
     assert shown(cluster, LEADER, topic, 0)[0] == list(range(LOST)), "what lies before is read first"
-    assert Asked(cluster, LEADER).produce(topic, 0, "after").status == 200
+    Asked(cluster, LEADER).append(topic, 0, "after")
     again = accept(cluster, topic, "--execute")
     assert (again.status, again.found["accepted"], again.found["pieces"]) == (0, False, [])
     assert [one["start_offset"] for one in again.found["accepted_before"]] == [LOST]
@@ -279,10 +279,10 @@ def test_a_leader_that_never_had_it_gives_its_offsets_to_nobody(cluster: LocalCl
     topic = "unclean"
     asyncio.run(create(cluster, topic, {"min.insync.replicas": "1"}, [1, 2]))
     for value in VALUES[:5]:
-        assert Asked(cluster, 1).produce(topic, 0, value).status == 200
+        Asked(cluster, 1).append(topic, 0, value)
     cluster.stop(2)
     for value in VALUES[5 : LOST + 1]:
-        assert Asked(cluster, 1).produce(topic, 0, value).status == 200
+        Asked(cluster, 1).append(topic, 0, value)
     rot(log_file(cluster, 1, topic), VALUES[LOST])
     until(partial(is_damaged, cluster, topic))
     assert accept(cluster, topic, "--even-though", "2", "--execute").found["accepted"]

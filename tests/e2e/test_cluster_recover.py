@@ -35,7 +35,7 @@ def cluster() -> Iterator[LocalCluster]:
         assert ask(f"{asked.v3}/topics", majority).status == 201
         assert asked.create("insync", 1, 3).status == 201
         for topic in ("majority", "insync"):
-            assert asked.produce(topic, 0, "a", "b").status == 200
+            asked.append(topic, 0, "a", "b")
         cluster.kill(1, 2, 3)
         yield cluster
 
@@ -72,7 +72,7 @@ def check_whole(cluster: LocalCluster, cluster_id: str, *node_ids: int) -> None:
     for topic in ("majority", "insync"):
         until_led(asked, topic, node_ids)
         assert asked.values(topic, 0) == ["a", "b"]
-        assert asked.produce(topic, 0, "c").status == 200
+        asked.append(topic, 0, "c")
         assert asked.values(topic, 0) == ["a", "b", "c"]
     assert asked.create("after", 1, len(node_ids)).status == 201
 

@@ -43,7 +43,7 @@ def killed(cluster: LocalCluster) -> tuple[str, dict[int, Path]]:
     (described,) = ask(f"{cluster.broker(LEADER).url}/metadata?topics={topic}").body["topics"]
     topic_id: str = described["topic_id"]
     for value in VALUES:
-        assert Asked(cluster, LEADER).produce(topic, 0, value).status == 200
+        Asked(cluster, LEADER).append(topic, 0, value)
     cluster.kill(*cluster.node_ids)
     return topic, {node: cluster.broker(node).data_dir / "topics" / topic_id / "0" for node in cluster.node_ids}
 

@@ -64,7 +64,7 @@ async def test_who_sleeps_is_waited_for_by_the_in_sync_and_by_no_majority(cluste
     awake = [node_id for node_id in cluster.node_ids if node_id != sleeper]
     asked = Asked(cluster, LEADER)
     for protocol in (ISR, PAXOS):
-        assert asked.produce(protocol, 0, "before").status == 200
+        asked.append(protocol, 0, "before")
     cluster.pause(sleeper)
     stalled = asyncio.create_task(asyncio.to_thread(asked.produce, ISR, 0, "waits"))
     written = ["before"]

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.e2e.asking import Asked, until
+from tests.e2e.asking import Asked, served, until
 from tidelog.testing import LocalCluster
 from tidelog.testing.commands import HOST
 from tidelog.transport.peer.frames import Kind, pack
@@ -69,10 +69,10 @@ def goes_on(cluster: LocalCluster, node_id: int) -> None:
     """The broker is the same process, and part of a cluster that decides."""
     asked = Asked(cluster, node_id)
     topic = f"topic-{len(asked.topics):03}"
-    assert asked.create(topic, partitions=3).status == 201
-    assert asked.brokers == {1: True, 2: True, 3: True}
+    assert served(lambda: asked.create(topic, partitions=3)).status == 201
+    until(lambda: asked.brokers == {1: True, 2: True, 3: True})
     for partition in range(3):
-        assert asked.produce(topic, partition, "a").status == 200
+        asked.append(topic, partition, "a")
 
 
 @pytest.mark.parametrize("sent", STRANGERS.values(), ids=STRANGERS.keys())

@@ -53,7 +53,7 @@ def filled(cluster: LocalCluster) -> str:
 
     asyncio.run(create())
     for i in range(RECORDS):
-        assert Asked(cluster, LEADER).produce(topic, 0, f"value-{i:04}").status == 200
+        Asked(cluster, LEADER).append(topic, 0, f"value-{i:04}")
     until(lambda: all(len(read(cluster, node_id, topic, 0).body) == RECORDS for node_id in cluster.node_ids))
     return topic
 

@@ -13,7 +13,7 @@ import pytest
 from flights import read_flights
 from flights_faults import SESSION_MS, SETTINGS, run
 
-from tests.e2e.asking import JSON_RECORDS, Asked, ask, until
+from tests.e2e.asking import JSON_RECORDS, Asked, ask, served, until
 from tests.e2e.clusters import ISR, only, running, vouching
 from tests.e2e.loading import GAP_S_MAX, Load, Probes, create, isr, metric, own_copy, partition, read, records, whole
 from tidelog.admin import AdminClient, NewAssignment
@@ -111,7 +111,7 @@ def has_passed_on(known: dict[str, Any]) -> bool:
 async def test_too_few_in_sync_refuse_acks_all_until_one_is_back(cluster: LocalCluster) -> None:
     await create(cluster, "min", {"min.insync.replicas": "3"})
     asked = Asked(cluster, LEADER)
-    assert asked.produce("min", 0, "before").status == 200
+    asked.append("min", 0, "before")
     cluster.kill(3)
     url = f"{asked.url}/topics/min/partitions/0"
     one = {"records": [{"value": "leader only"}]}
@@ -123,10 +123,11 @@ async def test_too_few_in_sync_refuse_acks_all_until_one_is_back(cluster: LocalC
     assert metric(asked, "tidelog_under_min_isr_partitions") == 1
     assert metric(asked, "tidelog_isr_shrinks_total") >= 1
     assert metric(asked, 'tidelog_partition_in_sync_replicas{partition="0",topic="min"}') == 2
-    alone = ask(f"{url}?acks=1", one, media=JSON_RECORDS)
+    alone = served(lambda: ask(f"{url}?acks=1", one, media=JSON_RECORDS))
     assert (alone.status, alone.body["offsets"][0]["acked_by"]) == (200, [LEADER])
     assert alone.body["offsets"][0]["durability"] == "leader"
-    assert ask(f"{url}?acks=0", {"records": [{"value": "nobody waits"}]}, media=JSON_RECORDS).status == 204
+    unheard = {"records": [{"value": "nobody waits"}]}
+    assert served(lambda: ask(f"{url}?acks=0", unheard, media=JSON_RECORDS)).status == 204
     assert asked.values("min", 0) == ["before"], "what is in fewer replicas is not committed"
     await asyncio.to_thread(cluster.restart, 3)
     await whole(cluster, "min")
@@ -136,7 +137,7 @@ async def test_too_few_in_sync_refuse_acks_all_until_one_is_back(cluster: LocalC
     await asyncio.to_thread(
         until, lambda: metric(asked, 'tidelog_replica_lag_records{partition="0",replica="3",topic="min"}') == 0
     )
-    after = asked.produce("min", 0, "after")
+    after = asked.append("min", 0, "after")
     assert sorted(after.body["offsets"][0]["acked_by"]) == [1, 2, 3]
     assert after.body["offsets"][0]["durability"] == "fsynced"
     assert await read(cluster, "min") == ["before", "leader only", "nobody waits", "after"]
@@ -146,12 +147,9 @@ async def test_a_key_is_honoured_by_any_broker_after_the_leader_is_gone(cluster:
     await create(cluster, "keyed")
 
     def post(node_id: int, key: str, value: str) -> int:
-        answer = ask(
-            f"{cluster.broker(node_id).url}/topics/keyed/partitions/0",
-            {"records": [{"value": value}]},
-            media=JSON_RECORDS,
-            headers={"Idempotency-Key": key},
-        )
+        url, keyed = f"{cluster.broker(node_id).url}/topics/keyed/partitions/0", {"Idempotency-Key": key}
+        record = {"records": [{"value": value}]}
+        answer = served(lambda: ask(url, record, media=JSON_RECORDS, headers=keyed))
         assert answer.status == 200, answer
         return int(answer.body["offsets"][0]["offset"])
 
@@ -199,7 +197,7 @@ async def test_a_wiped_broker_is_filled_again_and_can_lead(cluster: LocalCluster
     await create(cluster, "wiped")
     asked = Asked(cluster, 1)
     values = [f"{number}" for number in range(500)]
-    assert asked.produce("wiped", 0, *values).status == 200
+    asked.append("wiped", 0, *values)
     voter = asked.voters[3]
     cluster.wipe(3)
     await asyncio.to_thread(cluster.restart, 3)
@@ -216,7 +214,7 @@ async def test_a_wiped_broker_is_filled_again_and_can_lead(cluster: LocalCluster
 async def test_each_broker_answers_from_its_own_copy(cluster: LocalCluster) -> None:
     async with AdminClient(cluster.bootstrap) as admin:
         await admin.create_topic("copies", replicas_assignments={0: [1, 2]})
-    assert Asked(cluster, 3).produce("copies", 0, "a", "b").status == 200
+    Asked(cluster, 3).append("copies", 0, "a", "b")
     await asyncio.to_thread(
         until, lambda: all(own_copy(cluster, node_id, "copies") == ["a", "b"] for node_id in (1, 2))
     )
@@ -227,7 +225,7 @@ async def test_each_broker_answers_from_its_own_copy(cluster: LocalCluster) -> N
     follower = f"{cluster.broker(2).url}/topics/copies/partitions/0/records?replica=local"
     waiting = asyncio.create_task(asyncio.to_thread(ask, f"{follower}&offset=2&timeout=10000", media=JSON_RECORDS))
     await asyncio.sleep(0.1)
-    assert Asked(cluster, 1).produce("copies", 0, "c").status == 200
+    Asked(cluster, 1).append("copies", 0, "c")
     assert [record["value"] for record in (await waiting).body] == ["c"], "a reader of a copy is woken"
     beyond = ask(f"{follower}&offset=99", media=JSON_RECORDS)
     assert beyond.status == 416
@@ -237,7 +235,7 @@ async def test_each_broker_answers_from_its_own_copy(cluster: LocalCluster) -> N
 async def test_a_move_outlives_the_controller_that_began_it(cluster: LocalCluster) -> None:
     async with AdminClient(cluster.bootstrap) as admin:
         await admin.create_topic("moved", replicas_assignments={0: [1, 2]})
-        assert Asked(cluster, 1).produce("moved", 0, "a", "b").status == 200
+        Asked(cluster, 1).append("moved", 0, "a", "b")
         controller = Asked(cluster, 1).controller
         await admin.alter_reassignments([NewAssignment("moved", 0, (3, 2))])
         await asyncio.to_thread(cluster.kill, controller)

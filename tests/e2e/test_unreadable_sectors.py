@@ -59,7 +59,7 @@ async def test_a_batch_in_a_sector_that_cannot_be_read_is_written_anew(
     with running(protocol, settings=SETTINGS, data_dir=tmp_path) as cluster:
         await create(cluster, "spoilt")
         for value in values:
-            assert Asked(cluster, BROKEN).produce("spoilt", 0, value).status == 200
+            Asked(cluster, BROKEN).append("spoilt", 0, value)
         until(lambda: all(own_copy(cluster, node, "spoilt") == values for node in cluster.node_ids))
         log = log_of(cluster, "spoilt")
         content = log.read_bytes()
@@ -82,7 +82,7 @@ async def test_a_log_that_cannot_be_read_for_good_is_said_so_and_the_others_have
     with running(protocol, settings=SETTINGS, data_dir=tmp_path) as cluster:
         await create(cluster, "gone")
         for value in values:
-            assert Asked(cluster, BROKEN).produce("gone", 0, value).status == 200
+            Asked(cluster, BROKEN).append("gone", 0, value)
         until(lambda: all(own_copy(cluster, node, "gone") == values for node in cluster.node_ids))
         pattern = str(Path(pattern_of(cluster, log_of(cluster, "gone"))).parent / "*")
         url = f"{cluster.broker(BROKEN).url}/topics/gone/partitions/0/records?replica=local&offset=0"
