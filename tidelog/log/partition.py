@@ -35,7 +35,7 @@ from tidelog.transport.connections import Pieces
 from tidelog.transport.errors import DeliveryExpired, DeliveryUnknown, NoAnswer, decode_answer
 from tidelog.transport.offsets import JSON_HEADERS, OffsetQuery, PartitionOffsets, fetch_offsets
 from tidelog.transport.security import Security
-from tidelog.transport.session import ClusterSession, needs_refresh, verdict_ms
+from tidelog.transport.session import LAST_TRY_S, ClusterSession, needs_refresh, verdict_ms
 
 T = TypeVar("T")
 KEEPS_ALL: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
@@ -268,18 +268,21 @@ class LogPartition:
 
     async def persist(self, attempt: Callable[[float], Awaitable[T]], deadline_s: float) -> T:
         """Calls `attempt` with its timeout in seconds until it succeeds, and returns its result. Raises its first
-        permanent error, or its last error at the deadline."""
+        permanent error, or its last error when less than `LAST_TRY_S` is left."""
         backoff = self._session.backoff()
+        failure: TidelogError | None = None
         while True:
             # At least one try, also if the deadline has passed on the way here.
             left_s = max(0.001, deadline_s - self._now_s())
+            if failure is not None and left_s <= LAST_TRY_S:
+                raise failure
             try:
                 return await attempt(min(left_s, self._session.request_timeout_s))
             except TidelogError as error:
                 failure = error
             wait_s = backoff.next_s()
             # An unknown outcome is tried again as well: repeating any of these requests is harmless.
-            if (failure.definite and not failure.retriable) or self._now_s() + wait_s >= deadline_s:
+            if (failure.definite and not failure.retriable) or self._now_s() + wait_s >= deadline_s - LAST_TRY_S:
                 raise failure
             await asyncio.sleep(wait_s)
             if needs_refresh(failure):

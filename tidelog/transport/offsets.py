@@ -12,7 +12,7 @@ import msgspec
 
 from tidelog.model.errors import DamagedBatch, TidelogError
 from tidelog.model.ids import TopicPartition
-from tidelog.transport.errors import decode_answer, error_from_code
+from tidelog.transport.errors import ConnectFailed, NoAnswer, decode_answer, error_from_code
 
 if TYPE_CHECKING:  # who only wants the structs, as Spark's workers do, is spared aiohttp and asyncio
     from tidelog.transport.session import ClusterSession
@@ -103,7 +103,7 @@ async def fetch_offsets(
 
 async def wait_for_offsets(session: ClusterSession, queries: Sequence[OffsetQuery]) -> list[PartitionOffsets]:
     """Fetches the offsets of partitions, and retries those with a transient error until the request timeout. Returns
-    one entry per query, in the same order."""
+    one entry per query, in the same order: the last one that a broker has sent."""
     import asyncio  # noqa: PLC0415 - Spark's planner imports this module, and needs no event loop
 
     deadline_s = asyncio.get_running_loop().time() + session.request_timeout_s
@@ -115,7 +115,10 @@ async def wait_for_offsets(session: ClusterSession, queries: Sequence[OffsetQuer
         if left_s <= 0:
             break
         await asyncio.sleep(wait_s)
-        again = await fetch_offsets(session, [queries[number] for number in unknown], timeout_s=left_s)
+        try:
+            again = await fetch_offsets(session, [queries[number] for number in unknown], timeout_s=left_s)
+        except (ConnectFailed, NoAnswer):
+            break  # the time is over, and the errors that brokers have sent say more
         for number, entry in zip(unknown, again, strict=True):
             offsets[number] = entry
     return offsets

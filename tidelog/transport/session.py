@@ -274,8 +274,12 @@ class ClusterSession:
         broker gets a `timeout_ms` in which to respond. Raises the last error unchanged.
         """
         deadline_s = self._now_s() + (self.request_timeout_s if timeout_s is None else timeout_s)
+        last_try_s = deadline_s - (VERDICT_S if tells_timeout else LAST_TRY_S)
         backoff = self.backoff()
+        error: TidelogError | None = None
         while True:
+            if error is not None and self._now_s() >= last_try_s:
+                raise error  # this process had no time when its wait was over
             wait_at_least_s = 0.0
             broker = address or self.broker(node_id)
             try:
@@ -297,9 +301,8 @@ class ClusterSession:
             except (ConnectFailed, NoAnswer) as failure:
                 error = failure
             wait_s = backoff.next_s(wait_at_least_s)
-            left_s = deadline_s - self._now_s() - wait_s
             may_repeat = error.retriable if error.definite else safe
-            if not may_repeat or left_s <= (VERDICT_S if tells_timeout else LAST_TRY_S):
+            if not may_repeat or self._now_s() + wait_s >= last_try_s:
                 raise error
             await asyncio.sleep(wait_s)
 
