@@ -14,7 +14,8 @@ and 9.6, and etcd's practice. H is the heartbeat interval, T the election timeou
 
 *Pre-vote* lets a node that was cut off come back without a campaign that would depose a healthy leader. *Check-quorum*
 ends the term of a leader whose heartbeats still arrive, and so prevent an election, but which receives no answers. A
-leader that resigns releases its leases, so that the other voters need not wait for their end.
+leader that resigns releases its leases, so that the other voters need not wait for their end. An only voter that stood
+still for T resigns, and campaigns again at once.
 
 Two nodes that campaign at the same moment both fail. So a voter grants pre-votes to one candidate at a time, each for
 half an H, and voters that wait for the same event add a random delay of up to H.
@@ -390,7 +391,11 @@ class Election:
         assert term is not None
         # Check-quorum: its heartbeats may still arrive, and keep the others from electing a leader that hears them.
         if now_s - max(term.began_s, term.backed_s) > self._timeout_s:
-            return [Resign(), *self._give_up(now_s)]
+            given_up = [Resign(), *self._give_up(now_s)]
+            # An only voter has stood still. There is nobody to wait for; but what its state machine knew of others is
+            # out of date (their sessions have ended, or would now), so it does begin another term.
+            self._due_s = now_s if self._is_alone else self._due_s
+            return given_up
         # The leader counts among the voters that back its lease, so it is bound as they are.
         self._grants.give(self.me, term.number, now_s)
         self._due_s = now_s + self._heartbeat_s

@@ -102,6 +102,17 @@ def test_one_voter_elects_itself_at_once_even_after_a_restart() -> None:
     assert alone.has_lease(0.0)
 
 
+def test_one_voter_that_stood_still_begins_another_term_at_once() -> None:
+    """It has missed its own heartbeats, and there is nobody else's to wait for."""
+    alone = election(quorum=Majority((1,)))
+    alone.step(Tick(), 0.0)
+    alone.step(Promised(N1), 0.0)
+    alone.step(Won(N1), 0.0)
+    late_s = 10 * TIMEOUT_S
+    assert alone.step(Tick(), late_s) == [Resign(), LeaderChanged(None, N1), WakeAt(late_s)]
+    assert Campaign() in alone.step(Tick(), late_s)
+
+
 def test_a_lease_of_ones_own_binds_a_voter_that_is_alone_before_strangers() -> None:
     """They may have been told of other voters; that is for the log to say."""
     alone = election(quorum=Majority((1,)))
