@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -223,7 +224,8 @@ async def test_each_broker_answers_from_its_own_copy(cluster: LocalCluster) -> N
     assert (none.status, none.code) == (404, 40404)
     assert len(ask(f"{records}&replica=any", media=JSON_RECORDS).body) == 2, "forwarded, as it holds no copy"
     follower = f"{cluster.broker(2).url}/topics/copies/partitions/0/records?replica=local"
-    waiting = asyncio.create_task(asyncio.to_thread(ask, f"{follower}&offset=2&timeout=10000", media=JSON_RECORDS))
+    await_third = partial(ask, f"{follower}&offset=2&timeout=10000", media=JSON_RECORDS)
+    waiting = asyncio.create_task(asyncio.to_thread(served, await_third))
     await asyncio.sleep(0.1)
     Asked(cluster, 1).append("copies", 0, "c")
     assert [record["value"] for record in (await waiting).body] == ["c"], "a reader of a copy is woken"
