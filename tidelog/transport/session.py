@@ -122,8 +122,10 @@ class ClusterSession:
         stagger_s = min(BOOTSTRAP_STAGGER_S, timeout_s / len(self._bootstrap))
         tasks = [asyncio.create_task(ask(turn, address)) for turn, address in enumerate(self._bootstrap)]
         outcomes = await asyncio.gather(*tasks, return_exceptions=True)
-        if None not in outcomes:
-            raise next(outcome for outcome in outcomes if outcome is not None)
+        failures = [outcome for outcome in outcomes if outcome is not None]
+        if len(failures) == len(outcomes):
+            # An address that says why no connection opens tells more than one from which nothing comes.
+            raise min(failures, key=lambda failure: isinstance(failure.__cause__, NoAnswer))
 
     async def close(self) -> None:
         """Closes all connections; requests in flight fail. Idempotent."""

@@ -33,6 +33,15 @@ async def test_a_client_names_the_address_where_nobody_answers(silent: str, clie
     assert failed.value.code == 50380
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+async def test_an_address_that_refuses_tells_more_than_one_that_is_silent(
+    nobody: str, swallowing: str, reverse: bool
+) -> None:
+    addresses = [swallowing, nobody]
+    with pytest.raises(ConnectFailed, match=rf" within 0.3 s: no connection to {nobody}: "):
+        await Producer(addresses[::-1] if reverse else addresses, request_timeout_ms=DEADLINE_MS).start()
+
+
 async def test_the_deadline_is_that_of_the_bootstrap_however_long_a_request_may_take(
     swallowing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
