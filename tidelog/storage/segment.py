@@ -11,8 +11,9 @@ names its offsets; all others stay readable.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, repeat
 from typing import NamedTuple
 
 from xxhash import xxh3_128_digest
@@ -191,16 +192,18 @@ class Segment:
         return next(self._codec.bodies(self.raw_rows(slot, 1), self.first_sequence + slot), None)
 
     def rows(self, slot: int) -> Iterator[Row | None]:
-        """Yields body rows from `slot` to the end of the catalog; None for each that is damaged."""
+        """Returns the body rows from `slot` to the end of the catalog; None for each that is damaged."""
+        return chain.from_iterable(self._row_runs(slot))
+
+    def _row_runs(self, slot: int) -> Iterator[Iterable[Row | None]]:
         size = ROWS_PER_READ
         while slot < self.slots:
             count = min(size, self.slots - slot)
             raw = self.raw_rows(slot, count)
-            yield from self._codec.bodies(raw, self.first_sequence + slot)
+            yield self._codec.bodies(raw, self.first_sequence + slot)
             # The file is shorter than it should be. Each row that is missing is yielded all the same, or the slots of
             # those behind would shift.
-            missing = count - len(raw) // ROW_BYTES
-            yield from (None for _ in range(missing))
+            yield repeat(None, count - len(raw) // ROW_BYTES)
             slot, size = slot + count, min(2 * size, ROWS_PER_READ_MAX)
 
     def count_bad_rows(self, slot: int, count: int) -> int:
@@ -246,7 +249,7 @@ class Segment:
     # -- entries --------------------------------------------------------------------------------------------------
 
     def entries(self, offset: int) -> Iterator[Entry]:
-        """Yields the catalog rows of the batches, and the damaged ranges, in order of offsets, from the one that holds
+        """Returns the catalog rows of the batches, and the damaged ranges, in order of offsets, from the one that holds
         `offset` on."""
         slot = self._hints.get(offset)
         if slot is None:
@@ -255,9 +258,8 @@ class Segment:
         entries = self._entries_from(slot)
         for entry in entries:
             if end_of(entry) > offset:
-                yield entry
-                break
-        yield from entries
+                return chain((entry,), entries)
+        return entries
 
     def _entries_from(self, slot: int) -> Iterator[Entry]:
         last: Row | None = None
