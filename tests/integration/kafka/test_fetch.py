@@ -5,15 +5,20 @@ from __future__ import annotations
 import asyncio
 import uuid
 from dataclasses import replace
+from typing import Any
 
+import pytest
 from kio.schema.errors import ErrorCode
 
 from tests.integration.http.conftest import ROOT
 from tests.integration.kafka.conftest import KafkaSite, batch, fetch_tree, request_frame, values_of
+from tidelog.broker.face.work import HeavyWork
 from tidelog.broker.kafka.apis import Key
+from tidelog.broker.kafka.connection import Connection
 from tidelog.broker.kafka.slices import ENTRIES, TURN_BYTES, Turn
 from tidelog.model.kafka_codes import KafkaCode
 from tidelog.model.losses import AcceptedLoss, LostRanges
+from tidelog.model.steps import Steps
 
 
 async def test_a_fetch_waits_for_data_of_any_partition(site: KafkaSite) -> None:
@@ -230,6 +235,29 @@ async def test_a_fetch_of_many_partitions_waits_and_is_woken_or_ends(site: Kafka
     await writer.produce(("t", 1, batch(b"a")))
     assert values_of((await waiting)[-1].records) == [b"a"]
     assert site.broker.purgatory.waiting == 0
+
+
+async def test_a_fetch_of_many_partitions_is_looked_at_by_its_task_alone(
+    site: KafkaSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even if a partition changes before the task goes on that has begun to wait."""
+    finish, looks = HeavyWork.finish, list[Connection]()
+
+    async def finish_late(work: HeavyWork, steps: Steps[Any]) -> Any:
+        result = await finish(work, steps)
+        site.led().watchers.wake_all()
+        for _ in range(3):
+            await asyncio.sleep(0)
+        return result
+
+    def look(connection: Connection) -> None:
+        looks.append(connection)
+
+    monkeypatch.setattr(HeavyWork, "finish", finish_late)
+    monkeypatch.setattr(Connection, "_look_at_fetch", look)
+    client = await site.client()
+    found = await client.fetch(*[("t", 0, 0)] * (ENTRIES + 1), max_wait=50)
+    assert len(found) == ENTRIES + 1 and not looks
 
 
 async def test_a_fetch_that_cannot_wait_since_too_many_do_is_an_error(site: KafkaSite) -> None:

@@ -241,8 +241,10 @@ class Connection:
     def _begin_fetch(self, slot: Slot) -> None:
         """Begins a Fetch. One that has to wait for records needs no task; one of very many partitions becomes one."""
         charge = partial(self._charge, slot)
-        fetching = Fetching(self._parts, self._last_fetch, slot.call, self._identity.caller, charge)
-        steps = fetching.begin(self._look_at_fetch)
+        fetching = Fetching(
+            self._parts, self._last_fetch, slot.call, self._identity.caller, charge, self._look_at_fetch
+        )
+        steps = fetching.begin()
         try:
             next(steps)
         except StopIteration as end:

@@ -52,6 +52,7 @@ class Fetching:
         "_caller",
         "_charge",
         "_last",
+        "_look",
         "_parts",
         "_request",
         "_sources",
@@ -63,9 +64,18 @@ class Fetching:
     _request: FetchRequest
     _sources: FetchSources
 
-    def __init__(self, parts: Parts, last: LastFetch, call: Call, caller: Caller, charge: Callable[[int], int]) -> None:
+    def __init__(
+        self,
+        parts: Parts,
+        last: LastFetch,
+        call: Call,
+        caller: Caller,
+        charge: Callable[[int], int],
+        look: Callable[[], None],
+    ) -> None:
         """`last` is the connection's last Fetch. `charge` is called once with the bytes of records in the answer, and
-        returns the throttle time in ms."""
+        returns the throttle time in ms. `look`, which must not raise, is called when the request waits and should be
+        looked at again (`look_again`)."""
         self.has_failed = False
         """True if the request is answered with an error, since it could not wait."""
         self._parts = parts
@@ -73,16 +83,16 @@ class Fetching:
         self._call = call
         self._caller = caller
         self._charge = charge
+        self._look = look
         self._wait: FetchWait | None = None
         self._waiting: list[tuple[LedPartition | LocalCopy, FetchEntry]] = []
         """The replicas that a waiting request is about."""
         self._bytes = 0
         """Bytes of the records read so far."""
 
-    def begin(self, look: Callable[[], None]) -> Steps[Answer | None]:
+    def begin(self) -> Steps[Answer | None]:
         """Reads the available records, in slices, between which the event loop serves other connections. Returns the
-        answer, or None if the request waits for more records: then `look`, which must not raise, is called when the
-        request should be looked at again (`look_again`). Raises `Malformed`."""
+        answer, or None if the request waits for more records. Raises `Malformed`."""
         self._request = request = yield from self._last.read(self._call)
         self._sources = FetchSources(self._parts, self._caller, request.rack)
         if request.session_id != NO_SESSION or request.session_epoch not in WHOLE_FETCH:
@@ -92,7 +102,7 @@ class Fetching:
         if is_enough or wait_ms <= 0 or self._parts.admission.waits.is_ended:
             return (yield from self._answer())
         try:
-            if self._begin_wait(wait_ms / 1000, look):
+            if self._begin_wait(wait_ms / 1000):
                 return None
         except TidelogError as error:
             self.has_failed = True
@@ -118,11 +128,10 @@ class Fetching:
         """Runs the remaining steps of a request of very many partitions, waiting in between if it has to. Returns the
         answer, and whether it is an error."""
         work, is_time = self._parts.face.work, asyncio.Event()
+        self._look = is_time.set
         try:
             answer = await finished(work, steps)
-            if self._wait is not None:
-                self._wait.look = is_time.set
-                is_time.set()  # records may have come between two slices
+            is_time.set()  # records may have come between two slices
             while answer is None:
                 await is_time.wait()
                 is_time.clear()
@@ -204,7 +213,7 @@ class Fetching:
 
     # -- waiting -----------------------------------------------------------------------------------------------------
 
-    def _begin_wait(self, wait_s: float, look: Callable[[], None]) -> bool:
+    def _begin_wait(self, wait_s: float) -> bool:
         """Begins the wait for records. Returns False if a partition cannot be read now, so that the request is answered
         at once. Raises `Overloaded`."""
         for entry in self._request.entries:
@@ -217,7 +226,7 @@ class Fetching:
             self._waiting.append((source, entry))
             entry.data = b""  # too little, and read again with the rest
         deadline_s = asyncio.get_running_loop().time() + wait_s
-        self._wait = FetchWait(self._parts, [source.watchers for source, _ in self._waiting], deadline_s, look)
+        self._wait = FetchWait(self._parts, [source.watchers for source, _ in self._waiting], deadline_s, self._look)
         return True
 
     def _has(self, size_min: int) -> bool:

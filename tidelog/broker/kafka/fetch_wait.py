@@ -16,7 +16,7 @@ from tidelog.broker.kafka.listener_parts import Parts
 class FetchWait:
     """The wait of one Fetch, until `leave`."""
 
-    __slots__ = ("_has_left", "_is_called", "_parts", "_tick", "_watched", "is_over", "is_woken", "look")
+    __slots__ = ("_has_left", "_is_called", "_look", "_parts", "_tick", "_watched", "is_over", "is_woken")
 
     def __init__(self, parts: Parts, watched: Sequence[Watchers], deadline_s: float, look: Callable[[], None]) -> None:
         """`look`, which must not raise, is called after changes of the watched partitions, and when the wait is over,
@@ -24,7 +24,7 @@ class FetchWait:
         parts.partitions.watch(watched, self._wake)
         self._watched = watched
         self._parts = parts
-        self.look = look
+        self._look = look
         self.is_over = False
         self.is_woken = False
         """True if a partition has changed since the wait began."""
@@ -44,13 +44,13 @@ class FetchWait:
         # Not at once: the partition is amid its change, and may change again in this iteration of the event loop.
         if not self._is_called:
             self._is_called = True
-            asyncio.get_running_loop().call_soon(self._look)
+            asyncio.get_running_loop().call_soon(self._look_after_change)
 
-    def _look(self) -> None:
+    def _look_after_change(self) -> None:
         self._is_called = False
         if not self._has_left:
-            self.look()
+            self._look()
 
     def _end(self) -> None:
         self.is_over = True
-        self.look()
+        self._look()
