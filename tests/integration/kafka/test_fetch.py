@@ -79,7 +79,7 @@ async def test_a_fetch_that_waits_hears_that_this_broker_leads_no_more(site: Kaf
     led._end_role(is_deposed=True)
     led.watchers.wake_all()
     (gone,) = await waiting
-    assert gone.error_code == ErrorCode.not_leader_or_follower
+    assert (gone.error_code, gone.high_watermark) == (ErrorCode.not_leader_or_follower, -1)
 
 
 async def test_a_repeated_fetch_by_id_finds_no_other_topic_of_the_same_name(site: KafkaSite) -> None:

@@ -75,6 +75,7 @@ class FetchEntry(Struct):
     def reset(self) -> None:
         """Clears the answer part of the entry."""
         self.data, self.error, self.preferred, self.hint, self.tag = b"", 0, NO_REPLICA, None, None
+        self.high_watermark = self.log_start_offset = -1
 
 
 class FetchRequest(Struct):
@@ -102,23 +103,23 @@ class LastFetch:
     """The last Fetch of a connection, if it is small. A request that repeats it is not decoded anew. If there are still
     no records, and nothing else has changed, its answer is not encoded anew."""
 
-    __slots__ = ("_empty", "_offsets_at", "_request", "_said", "_terms")
+    __slots__ = ("_empty", "_form", "_offsets_at", "_request", "_said")
 
     def __init__(self) -> None:
         self._request: FetchRequest | None = None
-        self._terms = bytearray()
+        self._form = bytearray()
         """The frame with zeros for its correlation id and offsets."""
         self._offsets_at: list[int] = []
         self._said: list[object] = []
         """The throttle time and the fields of the partitions in the last answer without records."""
         self._empty = b""
-        """That answer, without its header."""
+        """The bytes of the last answer without records that follow its header."""
 
     def read(self, call: Call) -> Steps[FetchRequest]:
         """Decodes a Fetch as `read_fetch` does. If it differs from the last one only in its correlation id and offsets,
         returns the same object with the new offsets."""
         frame, last = call.frame, self._request
-        if last is not None and len(frame) == len(self._terms) and _terms(frame, self._offsets_at) == self._terms:
+        if last is not None and len(frame) == len(self._form) and _form(frame, self._offsets_at) == self._form:
             for entry in last.entries:
                 (entry.offset,) = INT64.unpack_from(frame, entry.offset_at)
             return last
@@ -126,7 +127,7 @@ class LastFetch:
         request = yield from read_fetch(call)
         if len(frame) <= REMEMBERED_BYTES_MAX:
             self._request, self._offsets_at = request, [entry.offset_at for entry in request.entries]
-            self._terms = _terms(frame, self._offsets_at)
+            self._form = _form(frame, self._offsets_at)
             self._said.clear()
         return request
 
@@ -141,13 +142,13 @@ class LastFetch:
         return [call.head() + self._empty]
 
 
-def _terms(frame: memoryview, offsets_at: list[int]) -> bytearray:
+def _form(frame: memoryview, offsets_at: list[int]) -> bytearray:
     """Returns the frame with zeros for its correlation id and the offsets."""
-    terms = bytearray(frame)
-    terms[_ID] = _NO_ID
+    form = bytearray(frame)
+    form[_ID] = _NO_ID
     for begin in offsets_at:
-        terms[begin : begin + INT64.size] = _NO_OFFSET
-    return terms
+        form[begin : begin + INT64.size] = _NO_OFFSET
+    return form
 
 
 def read_fetch(call: Call) -> Steps[FetchRequest]:

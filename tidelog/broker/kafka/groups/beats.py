@@ -61,13 +61,13 @@ class Beats:
         return admission.is_open or admission.may(caller, Operation.READ, Resource("Group", group))
 
     def _decoded(self, call: Call, caller: Caller, read: Read) -> ClassicHeartbeat | Heartbeat | None:
-        terms = call.version, bytes(call.frame[HEAD_BYTES:])
+        form = call.version, bytes(call.frame[HEAD_BYTES:])
         last = self._last.get(call.api.key)
-        if last is not None and last[0] == terms:
+        if last is not None and last[0] == form:
             return last[1]
         beat = read(call, caller)
         if beat is not None and len(call.frame) <= REMEMBERED_BYTES_MAX:
-            self._last[call.api.key] = terms, beat
+            self._last[call.api.key] = form, beat
         return beat
 
 
