@@ -10,7 +10,7 @@ from aiohttp import StreamReader
 
 from tests.integration.http.conftest import Site
 from tidelog.broker.http import json_body
-from tidelog.broker.http.connection import CHUNKS_MAX
+from tidelog.broker.http.connections import CHUNKS_MAX
 from tidelog.broker.routing import json_reads
 from tidelog.model.batch_header import Compression
 from tidelog.model.record_slices import record_slices

@@ -18,7 +18,8 @@ from tidelog.broker.face.listener import Listener
 from tidelog.broker.http.authentication import Authentication
 from tidelog.broker.http.broker_metrics import BrokerMetrics
 from tidelog.broker.http.cluster_metrics import ClusterMetrics
-from tidelog.broker.http.connection import Connection, Server
+from tidelog.broker.http.connection import Connection
+from tidelog.broker.http.connections import Server
 from tidelog.broker.http.context import Context
 from tidelog.broker.http.edge import Edge
 from tidelog.broker.http.group_metrics import GroupMetrics
