@@ -19,7 +19,7 @@ from tidelog.testing import LocalCluster
 
 pytestmark = [pytest.mark.process, pytest.mark.e2e]
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 KEYS = 20
 PARTITIONS = 2
 WAIT_S = 60.0
@@ -52,7 +52,7 @@ class Story:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
-            "tests.integration.clients.keyed_process",
+            "tests.integration.clients.by_key.keyed_process",
             self.bootstrap,
             self.topic,
             self.way,
