@@ -8,12 +8,14 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.integration.cli.conftest import Cli
 from tidelog.admin import AdminClient
 from tidelog.consumer import Consumer
+from tidelog.model.errors import TidelogError
 from tidelog.producer import Producer
 from tidelog.spark.cluster import find_cluster
 from tidelog.testing import LocalCluster
@@ -96,20 +98,25 @@ def test_commands_take_kafkas_names_from_a_file_or_the_command_line(
     assert (unknown.status, "ssl.ca.location" in unknown.err) == (2, True)
 
 
-async def test_who_does_not_trust_the_ca_or_speaks_plain_text_is_told_what_to_set(cluster: LocalCluster) -> None:
-    with pytest.raises(ConnectFailed, match=r"ssl\.ca\.location"):
-        async with AdminClient(cluster.bootstrap, request_timeout_ms=1000):
-            pass
-    plain = cluster.bootstrap.replace("https://", "http://")
-    with pytest.raises(Exception, match=r"security\.protocol=SSL"):
-        async with AdminClient(plain, request_timeout_ms=1000):
-            pass
-    with LocalCluster() as other, pytest.raises(ConnectFailed, match=r"set security\.protocol to PLAINTEXT"):
-        async with AdminClient(other.bootstrap, security_protocol=None, request_timeout_ms=1000) as admin:
-            await admin.list_brokers()
-            encrypted = other.bootstrap.replace("http://", "https://")
-            async with AdminClient(encrypted, request_timeout_ms=1000):
+async def refusal(bootstrap: str, **options: Any) -> str:
+    """Returns what a client is told that finds no broker. A slow machine may get no answer in its second; then it tries
+    again."""
+    while True:
+        with pytest.raises(TidelogError) as told:
+            async with AdminClient(bootstrap, request_timeout_ms=1000, **options):
                 pass
+        if "no answer within" not in told.value.message:
+            return told.value.message
+
+
+async def test_who_does_not_trust_the_ca_or_speaks_plain_text_is_told_what_to_set(cluster: LocalCluster) -> None:
+    assert "ssl.ca.location" in await refusal(cluster.bootstrap)
+    assert "security.protocol=SSL" in await refusal(cluster.bootstrap.replace("https://", "http://"))
+    with LocalCluster() as other:
+        async with AdminClient(other.bootstrap, security_protocol=None) as admin:
+            await admin.list_brokers()
+        encrypted = other.bootstrap.replace("http://", "https://")
+        assert "set security.protocol to PLAINTEXT" in await refusal(encrypted)
 
 
 def test_sparks_client_reads_over_tls(cluster: LocalCluster) -> None:
@@ -170,13 +177,9 @@ async def test_a_listener_may_ask_its_clients_for_certificates(tmp_path: Path) -
     settings = {"ssl.client.auth": "required"}
     with LocalCluster(tls=True, settings=settings, data_dir=tmp_path) as cluster:
         made = made_for(cluster)
-        with pytest.raises(ConnectFailed, match="only clients with a certificate"):
-            async with AdminClient(cluster.bootstrap, **cluster.security, request_timeout_ms=1000):
-                pass
+        assert "only clients with a certificate" in await refusal(cluster.bootstrap, **cluster.security)
         mine = {**cluster.security, "ssl_keystore_location": str(made.client("alice"))}
         async with AdminClient(cluster.bootstrap, **mine) as admin:
             assert len(await admin.list_brokers()) == 1
         foreign = {**cluster.security, "ssl_keystore_location": str(ClusterCertificates(tmp_path / "o").client())}
-        with pytest.raises(ConnectFailed, match="does not know the CA"):
-            async with AdminClient(cluster.bootstrap, **foreign, request_timeout_ms=1000):
-                pass
+        assert "does not know the CA" in await refusal(cluster.bootstrap, **foreign)
