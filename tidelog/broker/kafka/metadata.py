@@ -97,7 +97,8 @@ class MetadataCalls:
         self._cluster = face.cluster
         self._admission = admission
         self._ids = ids
-        self._listed = ListedBrokers(face.clock.monotonic_s, face.cluster.config.broker_session_timeout_ms / 1000)
+        session_s = face.cluster.config.broker_session_timeout_ms / 1000
+        self._listed = ListedBrokers(face.clock.monotonic_s, lambda: face.cluster.ended_brokers, session_s)
         self._topics: dict[tuple[str, int], tuple[Topic, tuple[int, ...], bytes]] = {}
         self._brokers: dict[int, tuple[list[BrokerInfo], bytes]] = {}
 

@@ -12,7 +12,8 @@ LINGER_S = 9.0
 class World:
     def __init__(self) -> None:
         self.now_s = 100.0
-        self.listed = ListedBrokers(lambda: self.now_s, LINGER_S)
+        self.ended = [2]
+        self.listed = ListedBrokers(lambda: self.now_s, lambda: self.ended, LINGER_S)
 
     def ids(self, *brokers: BrokerInfo) -> list[int]:
         return [listed.node_id for listed in self.listed.of(image(*brokers))]
@@ -22,7 +23,17 @@ def test_brokers_with_a_kafka_listener_are_named() -> None:
     assert World().ids(broker(1), broker(2, kafka=False), broker(3)) == [1, 3]
 
 
-def test_a_fenced_broker_is_named_for_a_while() -> None:
+def test_a_broker_that_is_fenced_and_may_run_on_is_named_no_more() -> None:
+    world = World()
+    world.ended = []
+    world.ids(broker(1), broker(2))
+    gone = broker(1), broker(2, is_fenced=True)
+    assert world.ids(*gone) == [1]
+    world.ended = [2]  # it died later
+    assert world.ids(*gone) == [1]
+
+
+def test_a_broker_that_ended_is_named_for_a_while() -> None:
     world = World()
     world.ids(broker(1), broker(2))
     gone = broker(1), broker(2, is_fenced=True)
