@@ -40,7 +40,9 @@ WARM_UP: Final = 200
 """Records that are acknowledged before the leader is killed."""
 PATIENCE_S: Final = 30.0
 AFTER_S: Final = 2.5
+"""Seconds for which a client writes on after the election: longer than it takes to find the new leader."""
 SETTLE_S: Final = 3.0
+"""Seconds in which the broker that was started again comes back in sync."""
 BEFORE_S: Final = 0.3
 """Seconds before the death from which on acknowledgements are looked at."""
 
@@ -62,7 +64,7 @@ class Pace:
 
 
 class Death(NamedTuple):
-    """What the death of a leader cost."""
+    """A leader's death: the seconds until its successor was elected, and the longest without an acknowledgement."""
 
     elected_s: float
     stood_still_s: float
@@ -152,6 +154,8 @@ def kill(cluster: LocalCluster, client: str, jars: str) -> Death:
         killed_s = time.monotonic()
         cluster.kill(leader)
         while leader_of(cluster.broker(other).url) in (leader, None):
+            if time.monotonic() > killed_s + PATIENCE_S:
+                raise TimeoutError("no other leader was elected")
             time.sleep(EVERY_S)
         elected_s = time.monotonic() - killed_s
         time.sleep(AFTER_S)

@@ -258,7 +258,8 @@ class Connection:
         self._spawn(slot, partial(fetching.finish, steps))
 
     def _look_at_fetch(self) -> None:
-        """Sends the answer of the Fetch that waits, if it need not wait any longer."""
+        """Sends the answer of the Fetch that waits, if it need not wait any longer. Never raises, as partitions call
+        it: an unforeseen exception is logged and closes the connection."""
         assert self._waiting_fetch is not None, "it is looked at while it waits"
         slot, fetching = self._waiting_fetch
         try:

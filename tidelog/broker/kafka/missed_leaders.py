@@ -16,7 +16,9 @@ from typing import Final
 from tidelog.broker.face.face import BrokerFace
 
 NOTICE_S: Final = 0.002
+"""Seconds in which this broker notices a death that the client has noticed already."""
 HOLD_S: Final = 0.1
+"""Seconds that an answer waits for an election at most."""
 
 
 class MissedLeaders:
@@ -38,7 +40,10 @@ class MissedLeaders:
         return [node_id for node_id in self._cluster.missed_brokers if image.is_live(node_id)]
 
     async def wait_for_successors(self) -> None:
-        """Returns after `NOTICE_S`, or if a broker is missed then, when none is any more, or after `HOLD_S`."""
+        """Returns after `NOTICE_S`, or if a broker is missed then, when none is any more, or after `HOLD_S`; at once if
+        this is the only broker."""
+        if not self.can_exist:
+            return
         await asyncio.sleep(NOTICE_S)
         if self.nodes:
             deadline_s = asyncio.get_running_loop().time() + HOLD_S

@@ -144,6 +144,22 @@ async def test_a_dead_leader_is_named_as_a_broker_for_a_while(site: Site) -> Non
     assert await site.answer() == (3, 0, [1, 2, 3])
 
 
+async def test_a_request_for_many_coordinators_waits_once(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    slept = list[float]()
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    request = SimpleNamespace(coordinator_keys=[f"g{number}" for number in range(50)], key_type=0)
+    found = await find_coordinator(site.parts, cast("Call", None), request, CALLER)
+    assert [coordinator["host"] for coordinator in found["coordinators"]] == ["host2"] * 50
+    assert slept == [missed_leaders.NOTICE_S]
+    site.apply(image(broker(2), leader=2))  # it is the only broker now, and misses nobody
+    await find_coordinator(site.parts, cast("Call", None), request, CALLER)
+    assert slept == [missed_leaders.NOTICE_S]
+
+
 async def test_a_coordinator_that_ended_is_not_named(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(missed_leaders, "HOLD_S", 0.01)
     call = cast("Call", None)

@@ -61,7 +61,7 @@ class Shared:
 
 
 class Site:
-    """One broker: a disk, and one life after the other."""
+    """A broker is a disk, and processes that open it one after the other."""
 
     def __init__(self, stage: Stage, node: int, engine_id: int) -> None:
         self.stage = stage
@@ -286,7 +286,7 @@ class Site:
 
 
 def _harm(log: PartitionLog, offset: int) -> None:
-    """Of what is durable, and known to be: else it would look torn, and be cut off."""
+    """Damages an entry that is durable, and known to be: any other would look torn, and be cut off."""
     log.mark()
     log.active.catalog.sync()
     segment, row = next(log.parts(offset)), next(log.entries(offset))

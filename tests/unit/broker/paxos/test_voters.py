@@ -205,7 +205,7 @@ def test_who_copies_a_log_that_is_further_than_its_own_jump_learns_the_voters_wh
 
 
 def test_a_disk_that_was_given_another_id_still_votes_under_the_one_that_the_log_names() -> None:
-    """As when a move is called off and ordered again, while the log makes it a voter for the first order."""
+    """A move may be called off and ordered again, while the log makes the replica a voter for the first order."""
 
     async def story(stage: Stage) -> None:
         await stage.lead(1)

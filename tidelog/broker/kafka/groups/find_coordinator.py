@@ -26,6 +26,8 @@ NOBODY: Final = -1
 async def find_coordinator(parts: Parts, call: Call, request: Any, caller: Caller) -> Tree:
     """Answers a FindCoordinator. Versions before 4 ask for one group."""
     kind = getattr(request, "key_type", GROUP)
+    if kind == GROUP:
+        await parts.missed.wait_for_successors()  # once for all groups of the request
     if hasattr(request, "key"):
         return await _coordinator(parts, kind, request.key, caller)
     keys = dict.fromkeys(request.coordinator_keys)
@@ -42,7 +44,6 @@ async def _coordinator(parts: Parts, kind: int, key: str, caller: Caller) -> Tre
     try:
         require(parts, caller, Operation.DESCRIBE, check_group_name(key))
         await parts.face.groups.found(deadline_s())
-        await parts.missed.wait_for_successors()
         node_id = parts.face.groups.coordinator_node(key)
         at = _address(parts, NodeId(node_id))
     except TidelogError as error:
