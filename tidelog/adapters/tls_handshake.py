@@ -24,6 +24,16 @@ class Handshake:
         self.remote = remote
         self.began_s = began_s
         self.is_done = False
+        self._has_transport = False
+
+    def hand_over(self) -> None:
+        """Leaves the socket to a transport, which closes it."""
+        self._has_transport = True
+
+    def close_socket(self) -> None:
+        """Closes the socket, unless a transport has it."""
+        if not self._has_transport:
+            self._sock.close()
 
     def tell(self, alert: bytes) -> None:
         """Sends the TLS alert, if the system takes it at once."""

@@ -142,6 +142,8 @@ class TlsListener:
         task = self._loop.create_task(self._take(sock, handshake))
         # The event loop has only a weak reference to its tasks.
         self._under_way[task] = handshake
+        # The socket is closed here, not by the task: a task that is cancelled before its first step runs no `finally`.
+        task.add_done_callback(lambda _: handshake.close_socket())
         task.add_done_callback(self._ended)
 
     def _has_room(self) -> bool:
@@ -172,14 +174,14 @@ class TlsListener:
     # -- one connection ----------------------------------------------------------------------------------------------
 
     async def _take(self, sock: socket.socket, handshake: Handshake) -> None:
-        is_mine, remote = True, handshake.remote
+        remote = handshake.remote
         try:
             async with asyncio.timeout(HANDSHAKE_S):
                 await self._wait_readable(sock)
                 # Peeked at, not read: the handshake needs this byte.
                 first = sock.recv(1, socket.MSG_PEEK)
             if first == TLS_HANDSHAKE:
-                is_mine = False  # the transport's, which closes it
+                handshake.hand_over()
                 # In this task's context, which the callbacks of the transport inherit.
                 UNDER_WAY.set(handshake)
                 await self._loop.connect_accepted_socket(
@@ -198,9 +200,6 @@ class TlsListener:
             self._refuse(remote, HANDSHAKE, words_of(error))
         except OSError as error:
             self._refuse(remote, HANDSHAKE, f"it ended: {str(error) or type(error).__name__}")
-        finally:
-            if is_mine:
-                sock.close()
 
     async def _wait_readable(self, sock: socket.socket) -> None:
         readable = asyncio.Event()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import socket
 import ssl
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,12 @@ import pytest
 import uvloop
 from structlog.testing import capture_logs
 
+from tests.integration.sockets import sockets_closed
 from tests.unit.adapters.certificates import Kind, issued
 from tidelog.adapters.system import SystemClock, SystemEntropy
 from tidelog.adapters.tcp_network import TcpNetwork, TlsNetwork
 from tidelog.adapters.tls_frames import TlsFrameProtocol
+from tidelog.adapters.tls_listener import TlsTerms, tls_listeners
 from tidelog.adapters.tls_store import TlsStore
 from tidelog.config.schema import BrokerConfig
 from tidelog.model.ports import FrameConnection, Network
@@ -77,15 +79,6 @@ class Brokers:
             await node.close()
 
 
-def open_sockets() -> set[str]:
-    """Returns the names of the sockets that this process has open."""
-    names = set()
-    for descriptor in Path("/proc/self/fd").iterdir():
-        with suppress(FileNotFoundError):  # the one that lists the directory
-            names.add(str(descriptor.readlink()))
-    return {name for name in names if name.startswith("socket:")}
-
-
 Scenario = Callable[[Brokers], Coroutine[Any, Any, None]]
 
 
@@ -99,15 +92,11 @@ def play(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Scenario],
         async def main() -> None:
             asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
             brokers = Brokers(ClusterCertificates(tmp_path / "tls"))
-            before = open_sockets()
-            try:
-                await scenario(brokers)
-            finally:
-                await brokers.close()
-            # A side that closes waits for the other one to do so, too, which takes a few turns of the loop.
-            async with asyncio.timeout(PATIENCE_S):
-                while not open_sockets() <= before:
-                    await asyncio.sleep(0.001)
+            async with sockets_closed():
+                try:
+                    await scenario(brokers)
+                finally:
+                    await brokers.close()
             assert asyncio.all_tasks() == {asyncio.current_task()}
 
         factory = uvloop.new_event_loop if request.param == "uvloop" else asyncio.new_event_loop
@@ -279,6 +268,24 @@ def test_silent_strangers_give_way_to_those_who_speak(
         assert keys.refused["peer", "too many handshakes"] >= 12
         for _, one in silent:
             one.close()
+
+    play(scenario)
+
+
+def test_a_connection_that_is_taken_as_the_listener_closes_is_closed(play: Callable[[Scenario], None]) -> None:
+    """Its task is cancelled before its first step."""
+
+    async def scenario(brokers: Brokers) -> None:
+        keys = store(brokers.made, 1)
+        terms = TlsTerms("peer", lambda: keys.answering, keys.note_refused, 1.0)
+        (listener,) = await tls_listeners(asyncio.Protocol, HOST, 0, terms, backlog=1)
+        await listener.start_serving()
+        with socket.create_connection(listener.sockets[0].getsockname()[:2]) as caller:
+            caller.setblocking(False)
+            listener._accept()
+            listener.close()
+            async with asyncio.timeout(PATIENCE_S):
+                assert await asyncio.get_running_loop().sock_recv(caller, 1) == b""
 
     play(scenario)
 
