@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import io
 import random
+import warnings
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import fields, is_dataclass
@@ -269,6 +271,15 @@ async def started(settings: Mapping[str, object] | None = None, partitions: int 
 async def site() -> AsyncIterator[KafkaSite]:
     async with started() as made:
         yield made
+
+
+@pytest.fixture
+def kafka_python_sockets() -> Iterator[None]:
+    """Allows sockets that kafka-python leaves to the garbage collector: those of connections that it was opening when
+    it was closed. They are collected here, so that no other test is blamed for them."""
+    warnings.filterwarnings("ignore", "unclosed <socket", ResourceWarning)  # as long as the test lasts
+    yield
+    gc.collect()
 
 
 @pytest.fixture

@@ -68,6 +68,7 @@ async def test_confluent_kafka_and_who_may_what(site: KafkaSite) -> None:
     assert [one.iterations for one in shown["alice"].scram_credential_infos] == [4_096]
 
 
+@pytest.mark.usefixtures("kafka_python_sockets")
 async def test_kafka_python(site: KafkaSite) -> None:
     async with kafka_python(site) as client:
         await beside(client.create_topics, {"p": {"num_partitions": 2, "replication_factor": 1}})
@@ -90,7 +91,7 @@ async def test_kafka_python(site: KafkaSite) -> None:
         assert "p" not in site.broker.image.topics
 
 
-@pytest.mark.usefixtures("log_as_before")
+@pytest.mark.usefixtures("log_as_before", "kafka_python_sockets")
 async def test_kafka_python_and_the_level_of_a_brokers_log(site: KafkaSite) -> None:
     async with kafka_python(site) as client:
         # The client asks first which loggers there are.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.integration.kafka.admin_kit import beside, kafka_python
 from tests.integration.kafka.conftest import KafkaSite
 from tests.integration.kafka.test_versions import versions
@@ -66,6 +68,7 @@ async def test_replicas_stay_in_the_one_directory(site: KafkaSite) -> None:
             assert told == {("t", 0): code, ("t", 9): 3, ("no", 0): 3}
 
 
+@pytest.mark.usefixtures("kafka_python_sockets")
 async def test_a_client_describes_the_metadata_log(site: KafkaSite) -> None:
     async with kafka_python(site) as admin:
         described = await beside(admin.describe_metadata_quorum)

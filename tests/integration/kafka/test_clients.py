@@ -80,6 +80,7 @@ def consume(cluster: LocalCluster, topic: str, count: int) -> list[bytes]:
     return values
 
 
+@pytest.mark.usefixtures("kafka_python_sockets")
 @pytest.mark.parametrize(("protocol", "order"), [("isr", ""), ("paxos", "total"), ("paxos", "key"), ("paxos", "none")])
 async def test_what_one_client_writes_all_the_others_read(cluster: LocalCluster, protocol: str, order: str) -> None:
     topic = f"all-{protocol}-{order}"

@@ -99,6 +99,7 @@ async def test_aiokafka(site: KafkaSite, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning")
+@pytest.mark.usefixtures("kafka_python_sockets")
 async def test_kafka_python(site: KafkaSite, monkeypatch: pytest.MonkeyPatch) -> None:
     narrow(monkeypatch, LEAST_OF_KAFKA_PYTHON)
     assert await beside(kafka_python_writes_and_reads, at(site)) == sorted(VALUES)

@@ -13,6 +13,7 @@ from aiokafka.errors import KafkaError
 from aiokafka.helpers import create_ssl_context
 
 from tests.integration.kafka.conftest import Client, request_frame
+from tests.integration.sockets import sockets_closed
 from tidelog.admin import AdminClient
 from tidelog.broker.kafka.apis import Key
 from tidelog.testing import LocalCluster
@@ -48,7 +49,7 @@ async def deliver(cluster: LocalCluster, **login: Any) -> int:
         ssl_context=create_ssl_context(cafile=str(cluster.certificates.ca)),
         **login,
     )
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(30), sockets_closed():
         try:
             await producer.start()
             return int((await producer.send_and_wait("t", b"x")).offset)

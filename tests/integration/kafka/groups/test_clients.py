@@ -274,6 +274,7 @@ def kafka_python_operates(servers: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning")
+@pytest.mark.usefixtures("kafka_python_sockets")
 async def test_kafka_python_reads_commits_and_operates(site: KafkaSite) -> None:
     await fill(site, *sorted(ALL))
     assert set(await asyncio.to_thread(kafka_python_reads, address(site), 4)) == ALL
