@@ -17,7 +17,7 @@ from tidelog.controller.decide_topics import assign, check_electable, check_new_
 from tidelog.controller.decision import Decision
 from tidelog.controller.records import TopicCreated
 from tidelog.model.cluster import COMMIT_PROTOCOL, ClusterImage
-from tidelog.model.errors import CoordinatorNotAvailable, InvalidRequest
+from tidelog.model.errors import CoordinatorNotAvailable, InvalidRequest, LeaderNotAvailable
 from tidelog.model.names import AUDIT_TOPIC, OFFSETS_TOPIC
 
 OWN_TOPICS = (OFFSETS_TOPIC, AUDIT_TOPIC)
@@ -50,7 +50,7 @@ def create_offsets_topic(image: ClusterImage, command: CreateOffsetsTopic, confi
         configs = _offsets_configs(config) if name == OFFSETS_TOPIC else _audit_configs(config)
         record = TopicCreated(name, command.topic_id, assign(image, partitions, factor, None), configs)
         check_electable(apply_all(image, (record,), image.position).topics[name])
-    except InvalidRequest as error:
+    except (InvalidRequest, LeaderNotAvailable) as error:
         # What is a client's mistake elsewhere is here a cluster that is not complete yet; the coordinator asks again.
         raise CoordinatorNotAvailable(f"topic {name} cannot be made now: {error.message}") from error
     return Decision((record,), lambda after: placed(after, after.topics[name]))

@@ -24,7 +24,7 @@ from tidelog.controller.records import (
     check_setting_levels,
 )
 from tidelog.model.cluster import NO_LEADER, BrokerInfo, ClusterImage, Topic
-from tidelog.model.errors import InvalidRequest, TopicExists, UnknownTopic
+from tidelog.model.errors import InvalidRequest, LeaderNotAvailable, TopicExists, UnknownTopic
 from tidelog.model.ids import NodeId
 from tidelog.model.names import check_topic_name, is_internal
 from tidelog.placement.striped import UsableBroker, arrange, assigned_replicas, least_leading
@@ -43,7 +43,8 @@ def topic_named(image: ClusterImage, name: str) -> Topic:
 
 def create_topic(image: ClusterImage, command: commands.CreateTopic, config: BrokerConfig) -> Decision:
     """Creates a topic. Raises `InvalidRequest`: an invalid or used name, an invalid setting, counts out of range,
-    replicas that do not exist. Raises `UnsupportedLevel`: a setting that is newer than the cluster's feature level."""
+    replicas that do not exist. Raises `UnsupportedLevel`: a setting that is newer than the cluster's feature level;
+    `LeaderNotAvailable`: too few brokers are live yet."""
     request = command.topic
     existing = image.topics.get(request.name)
     # The command has come before, and its answer was lost: it gets the same answer.
@@ -125,7 +126,7 @@ def assign(image: ClusterImage, partitions: range, replication_factor: int, firs
     # A fenced broker never comes first: the preferred leader of a new partition has to be able to lead.
     live, fenced = _usable(image.live_brokers), [broker for broker in image.brokers.values() if broker.is_fenced]
     if not live:
-        raise InvalidRequest("no broker is live, so nobody could lead the topic; start a broker")
+        raise LeaderNotAvailable("no broker is live, so nobody could lead the topic; start a broker")
     if not 1 <= replication_factor <= len(image.brokers):
         raise InvalidRequest(
             f"replication factor {replication_factor} needs as many brokers, and the cluster has {len(image.brokers)}; "
@@ -214,11 +215,11 @@ def _check_assignments(
 
 
 def check_electable(topic: Topic) -> None:
-    """Raises `InvalidRequest` if a new partition could have no leader, because too few of its replicas are live."""
+    """Raises `LeaderNotAvailable` if a new partition could have no leader, because too few of its replicas are live."""
     for info in topic.partitions:
         if info.leader == NO_LEADER:
             needed = rules_of(topic).live_needed(info)
-            raise InvalidRequest(
+            raise LeaderNotAvailable(
                 f"partition {info.partition} commits by {topic.commit_protocol} and needs {needed} live replicas to "
                 f"begin, and of {list(info.replicas)} only {list(info.isr)} are live; start the other brokers, or ask "
                 "for fewer replicas"
@@ -229,7 +230,8 @@ def check_electable(topic: Topic) -> None:
 
 
 def add_partitions(image: ClusterImage, command: commands.AddPartitions, config: BrokerConfig) -> Decision:
-    """Adds partitions to a topic. Raises `UnknownTopic` or `InvalidRequest`."""
+    """Adds partitions to a topic. Raises `UnknownTopic` or `InvalidRequest`; `LeaderNotAvailable` while too few brokers
+    are live."""
     topic = topic_named(image, command.name)
     if topic.is_internal:
         raise InvalidRequest(f"topic {command.name} cannot grow: what is in its partitions would not be found any more")

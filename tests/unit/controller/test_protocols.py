@@ -13,7 +13,7 @@ from tidelog.controller.commands import CreateTopic, FenceBroker, NewTopic
 from tidelog.controller.leadership import TopicRules
 from tidelog.controller.protocols import PROTOCOL_RULES, rules_of
 from tidelog.model.cluster import COMMIT_PROTOCOL, NO_LEADER, PROTOCOLS
-from tidelog.model.errors import InvalidRequest
+from tidelog.model.errors import LeaderNotAvailable
 from tidelog.model.ids import NodeId
 
 
@@ -54,7 +54,7 @@ def test_a_partition_begins_with_as_many_live_replicas_as_its_protocol_needs(clu
         fence(cluster, node)
     create(cluster, "enough", protocol)
     fence(cluster, needed)
-    with pytest.raises(InvalidRequest, match="live"):
+    with pytest.raises(LeaderNotAvailable, match="live"):
         create(cluster, "too-few", protocol)
 
 

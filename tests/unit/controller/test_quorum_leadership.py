@@ -26,7 +26,7 @@ from tidelog.controller.partition_commands import (
 )
 from tidelog.controller.records import decode_record, encode_record
 from tidelog.controller.snapshot import decode_image, encode_image
-from tidelog.model.errors import InvalidRequest, StaleBrokerEpoch
+from tidelog.model.errors import InvalidRequest, LeaderNotAvailable, StaleBrokerEpoch
 from tidelog.model.ids import NodeId
 
 
@@ -103,9 +103,9 @@ def test_without_a_live_majority_a_topic_is_neither_created_nor_grown() -> None:
     cluster.fence(1, 2)
     for only_asked in (False, True):
         new = CreateTopic(NewTopic("u", 1, 3, None, {"commit.protocol": "paxos"}), topic_id("u"), only_asked)
-        with pytest.raises(InvalidRequest, match="live replicas to begin"):
+        with pytest.raises(LeaderNotAvailable, match="live replicas to begin"):
             cluster.do(new)
-    with pytest.raises(InvalidRequest, match="live replicas to begin"):
+    with pytest.raises(LeaderNotAvailable, match="live replicas to begin"):
         cluster.do(AddPartitions("t", 1, 2))
     placed = cluster.do(CreateTopic(NewTopic("u", 1, 1, None, {"commit.protocol": "paxos"}), topic_id("u")))
     assert isinstance(placed, TopicPlaced)
