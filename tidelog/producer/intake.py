@@ -48,6 +48,7 @@ class Intake:
         if self._renewal is not None:
             self._renewal.cancel()
             await asyncio.gather(self._renewal, return_exceptions=True)
+            self._renewal = None  # also if it was cancelled before its first step
 
     @property
     def is_waiting(self) -> bool:

@@ -24,7 +24,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterable, Sequence
-from itertools import takewhile
+from itertools import chain, takewhile
 from typing import Final
 from urllib.parse import quote
 
@@ -92,7 +92,8 @@ class Lanes:
         self._frames = ProduceFrames(session, options) if isinstance(session, RecordSession) else None
         self._options = options
         self._lanes: dict[str, Lane] = {}
-        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._tasks: dict[asyncio.Task[None], list[Parcel]] = {}
+        """The requests in flight, with their parcels."""
 
     async def send(
         self, address: str, partition: TopicPartition, load: Load, timeout_s: float, *, alone: bool
@@ -115,10 +116,14 @@ class Lanes:
 
     async def close(self) -> None:
         """Cancels the requests in flight."""
-        tasks = list(self._tasks)
+        tasks = dict(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        # A task that is cancelled before its first step settles nothing itself, and counts nothing down.
+        for parcel in chain.from_iterable(tasks.values()):
+            parcel.settle(Outcome(error=ConnectFailed("this request was given up before it was sent")))
+        self._lanes.clear()
 
     def _watch(self, lane: Lane, parcels: Iterable[Parcel]) -> None:
         """Sets a timer for each of these parcels (batches of one partition for one attempt): a parcel that still waits
@@ -157,7 +162,7 @@ class Lanes:
                 parcel.is_sent = True
             lane.under_way += not parcels[0].travels_alone
             task = asyncio.get_running_loop().create_task(self._carry(lane, address, parcels))
-            self._tasks[task] = None
+            self._tasks[task] = parcels
             task.add_done_callback(self._tasks.pop)
         self._watch(lane, takewhile(lambda parcel: parcel.timer is None, reversed(lane.waiting)))
 

@@ -119,6 +119,7 @@ class Sender:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        self._tasks.clear()  # of those that were cancelled before their first step, too
         await self._lanes.close()
         self._abandon(ClientClosed("the producer was closed before this record was sent"))
         self.memory_freed.set()

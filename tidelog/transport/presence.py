@@ -171,6 +171,7 @@ class Presence:
     def close(self) -> list[asyncio.Task[None]]:
         """Cancels the probes. Returns their task, if it runs, for the caller to await. Idempotent."""
         tasks = [] if self._watch is None else [self._watch]
+        self._watch = None  # not left to the task: cancelled before its first step, it runs no `finally`
         for task in tasks:
             task.cancel()
         return tasks

@@ -242,3 +242,18 @@ async def test_closing_ends_what_is_under_way_with_an_unknown_outcome() -> None:
     await lanes.close()
     outcomes: list[Outcome] = await waiting
     assert [outcome.error is not None and outcome.error.definite for outcome in outcomes] == [False, False]
+
+
+async def test_closing_ends_what_has_not_begun_and_a_producer_that_starts_again_sends_as_before() -> None:
+    broker = Broker(is_slow=True)
+    lanes = lanes_to(broker)
+    waiting = sending(lanes, *range(UNDER_WAY_MAX), size=600)  # each in a request of its own
+    while not lanes._tasks:
+        await asyncio.sleep(0)
+    await lanes.close()
+    outcomes: list[Outcome] = await waiting
+    assert all(outcome.error is not None and outcome.error.definite for outcome in outcomes)
+    assert not broker.requests
+    broker.may_answer.set()
+    (outcome,) = await sending(lanes, 7, timeout_s=5.0)
+    assert outcome.error is None

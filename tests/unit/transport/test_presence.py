@@ -233,3 +233,18 @@ def test_the_probes_of_a_client_have_ended_when_it_is_closed() -> None:
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
     run(main)
+
+
+def test_a_client_that_is_opened_again_gives_up_silent_brokers_as_before() -> None:
+    broker = Broker(takes_s=3600)
+
+    async def story() -> None:
+        waiting = asyncio.create_task(broker.owe(20.0))
+        await asyncio.sleep(0)
+        await asyncio.gather(*broker.presence.close(), return_exceptions=True)  # before the first step of the probes
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        with pytest.raises(Silent):
+            await broker.owe(20.0)
+
+    play(broker, story)
