@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import os
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from tidelog.model.errors import (
     UnknownTopic,
     WrongDirectory,
 )
-from tidelog.model.ids import KEYED_PRODUCER_BIT
+from tidelog.model.ids import KEYED_PRODUCER_BIT, PartitionId
 from tidelog.storage.directory_identity import IDENTITY_NAMES, DirectoryIdentityStore
 from tidelog.storage.disk_files import DiskFiles
 
@@ -100,6 +101,20 @@ async def test_a_deleted_topic_leaves_no_record_to_its_successor(bench: Bench, t
     assert values(again) == []
     await bench.restart()
     assert bench.broker.image.deleted_topics == {}
+
+
+@pytest.mark.parametrize("protocol", ["isr", "paxos"])
+async def test_a_deleted_topic_leaves_nothing_in_memory(bench: Bench, protocol: str) -> None:
+    topic_id = (await bench.broker.admin.create_topic(NewTopic("t", 2, configs={"commit.protocol": protocol}))).topic_id
+    await bench.broker.admin.delete_topic("t")
+
+    def remembered() -> list[PartitionId]:
+        gc.collect()
+        return [thing for thing in gc.get_objects() if isinstance(thing, PartitionId) and thing.topic_id == topic_id]
+
+    async with asyncio.timeout(20):
+        while bench.broker.image.deleted_topics or remembered():
+            await asyncio.sleep(0.01)
 
 
 async def test_deletion_that_was_cut_short_is_finished_at_the_next_start(

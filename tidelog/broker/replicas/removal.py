@@ -87,27 +87,29 @@ class Removal:
     async def follow(
         self, image: ClusterImage, held: Collection[PartitionId], *, is_admitted: bool
     ) -> list[PartitionId]:
-        """Removes what `image` says is no longer held; returns the partitions whose replicas were removed.
+        """Removes what `image` says is no longer held; returns the partitions whose logs were closed for that.
 
         `held` are the partitions that have a replica here; no others may be in use. `is_admitted` says that the image
         has this very process registered as its node's broker.
         """
-        await self._remove_deleted(image)
-        return await self._remove_moved(image, held) if is_admitted else []
+        deleted = await self._remove_deleted(image)
+        return [*deleted, *(await self._remove_moved(image, held) if is_admitted else ())]
 
-    async def _remove_deleted(self, image: ClusterImage) -> None:
+    async def _remove_deleted(self, image: ClusterImage) -> list[PartitionId]:
+        removed: list[PartitionId] = []
         deleted = [topic_id for topic_id, holders in image.deleted_topics.items() if self._node_id in holders]
         self._gone = {topic_id: None for topic_id in deleted if topic_id in self._gone}
         for topic_id in [topic_id for topic_id in deleted if topic_id not in self._gone]:
+            partition_ids = [name for name in self._manager.logs if name.topic_id == topic_id]
+            removed += partition_ids  # also if the disk refuses the removal: their logs are closed all the same
             try:
-                await self._close_removed(
-                    [partition_id for partition_id in self._manager.logs if partition_id.topic_id == topic_id]
-                )
+                await self._close_removed(partition_ids)
                 await self._set_aside(partial(self._manager.set_topic_aside, topic_id), topic_id)
             except (OSError, TidelogError) as error:
                 logger.error("a deleted topic's data could not be removed", topic_id=topic_id, error=str(error))
             else:
                 self._gone[topic_id] = None
+        return removed
 
     async def _close_removed(self, partition_ids: Sequence[PartitionId]) -> None:
         for partition_id in partition_ids:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
 
+import pytest
+
 from tests.unit.controller.cluster import IsrCluster, topic_id
 from tidelog.broker.replicas.removal import Removal
 from tidelog.broker.runtime.log_writer import LogWriter
@@ -132,6 +134,20 @@ def test_a_topic_that_was_deleted_after_its_replica_had_moved_away_is_removed_to
         cluster.do(DeleteTopic("t", topic_id("t")))
         assert await place.follow(cluster.image) == [MINE]
         assert (place.stored, place.reported) == ([], []), "nobody waits for this broker's report"
+
+    play(story)
+
+
+@pytest.mark.parametrize("sync_error", [0.0, 1.0])
+def test_partitions_of_a_deleted_topic_are_reported_once_whatever_the_disk_does(sync_error: float) -> None:
+    async def story(place: Place) -> None:
+        cluster = IsrCluster(4)
+        cluster.do(DeleteTopic("t", topic_id("t")))
+        place.disk.medium.faults = FaultRates(sync_error=sync_error)
+        assert await place.follow(cluster.image) == [MINE]
+        place.disk.medium.faults = FaultRates()
+        assert await place.follow(cluster.image) == []
+        assert (place.stored, place.reported) == ([], [TopicId(topic_id("t"))])
 
     play(story)
 
