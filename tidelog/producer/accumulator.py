@@ -82,7 +82,7 @@ class Batch:
 
 
 class PartitionQueue:
-    """The batches of one partition, oldest first: `taken` (in the last request), `sealed`, `open`.
+    """The batches of one partition, oldest first: `taken` (in the request in flight), `sealed`, `open`.
 
     Invariant: every record in `sealed` was accepted before any in `open`.
     """
@@ -115,7 +115,7 @@ class PartitionQueue:
             return self.open
         if self.sealed:
             return self.sealed[-1]
-        return self.taken[-1] if self.taken and self.taken[-1].outcome is None else None
+        return self.taken[-1] if self.taken else None
 
     @property
     def unsettled_records(self) -> int:
@@ -274,7 +274,10 @@ class Accumulator:
         return batches
 
     def release(self, batch: Batch) -> None:
-        """Frees the memory of a settled batch."""
+        """Frees the memory of a batch that is being settled. With the last one of its request, the queue forgets them:
+        their errors reference the frames of callers, with all their data."""
+        if batch.queue.taken and batch.queue.taken[-1] is batch:
+            batch.queue.taken = []
         self.reserved_bytes -= batch.reserved_bytes
         batch.reserved_bytes = 0
         assert self.reserved_bytes >= 0

@@ -310,7 +310,8 @@ class Sender:
         if not batch.awaited:
             count, partition = batch.record_count, batch.queue.partition
             logger.warning("%d records to %s were not delivered: %s", count, partition, error.message)
-        self._failed.append(batch)
+        if batch.awaited < batch.record_count:
+            self._failed.append(batch)
         self._release(batch)
         batch.settle(error)
 

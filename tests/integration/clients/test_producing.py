@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from tidelog.model.batch_header import Compression, iter_batches
 from tidelog.model.errors import InvalidRequest, TooLarge, UnknownPartition, UnknownTopic
 from tidelog.model.partitioner import partition_for_key
 from tidelog.producer import Producer, RecordMetadata
+from tidelog.producer.accumulator import Batch
 from tidelog.testing import LocalCluster
 from tidelog.transport.connections import Connections
 from tidelog.transport.errors import ClientClosed, ConnectFailed, NoAnswer
@@ -213,6 +216,18 @@ async def test_failures_nobody_watched_are_told_by_flush_once(
     with pytest.raises(TooLarge):
         async with Producer(cluster.bootstrap) as producer:
             await producer.send(topic, b"x" * 2000)
+
+
+async def test_a_failed_record_is_forgotten_with_its_error(cluster: LocalCluster, new_topic: Any) -> None:
+    """A traceback references the frames of those who awaited the record, and so their data."""
+    topic = await new_topic(configs={"max.message.bytes": "1000"})
+    async with Producer(cluster.bootstrap) as producer:
+        with suppress(TooLarge):
+            await producer.send_and_wait(topic, b"x" * 2000)
+        gc.collect()
+        assert [
+            thing for thing in gc.get_objects() if isinstance(thing, Batch) and thing.queue.partition.topic == topic
+        ] == []
 
 
 async def test_the_callers_own_error_comes_first(cluster: LocalCluster, new_topic: Any) -> None:

@@ -227,9 +227,11 @@ def test_the_youngest_batch_is_the_one_to_wait_for(bench: Bench) -> None:
     bench.accumulator.seal(bench.queue)
     assert bench.queue.last is second
     bench.take()
-    first.settle(RECEIPT)
-    second.settle(RECEIPT)
+    for batch in (first, second):
+        bench.accumulator.release(batch)
+        batch.settle(RECEIPT)
     assert bench.queue.last is None
+    assert bench.queue.taken == [], "nothing of a settled batch is kept"
 
 
 def test_a_settled_batch_tells_watchers_once_and_latecomers_at_once(bench: Bench) -> None:
