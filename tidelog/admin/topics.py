@@ -33,7 +33,8 @@ class TopicCalls(Calls):
         """Creates a topic; all live brokers know it when this returns. With `validate_only` nothing is created.
 
         With `exist_ok` an existing topic of this name is returned unchanged, whatever its settings. Raises
-        `TopicExists`, or `InvalidRequest` for invalid parameters.
+        `TopicExists`, `InvalidRequest` for invalid parameters, or `LeaderNotAvailable` if too few brokers are live to
+        lead its partitions, and stay so.
         """
         topic = NewTopic(
             topic_name=name,

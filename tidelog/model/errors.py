@@ -388,7 +388,8 @@ class TooManyConnections(QuotaExceeded, kafka=KafkaCode.THROTTLING_QUOTA_EXCEEDE
 
 
 class LeaderNotAvailable(TidelogError, code=50302, kafka=KafkaCode.LEADER_NOT_AVAILABLE, retriable=True):
-    """The partition has no leader now, or the broker is starting or still opening its log; nothing was appended."""
+    """The partition has no leader now, or the broker is starting or still opening its log, or too few brokers are live
+    to lead a new partition; nothing was appended or created."""
 
 
 class NotEnoughReplicas(LeaderNotAvailable, kafka=KafkaCode.NOT_ENOUGH_REPLICAS):
