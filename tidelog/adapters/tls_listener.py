@@ -16,6 +16,7 @@ import socket
 import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, NamedTuple
 
 import structlog
@@ -142,9 +143,7 @@ class TlsListener:
         task = self._loop.create_task(self._take(sock, handshake))
         # The event loop has only a weak reference to its tasks.
         self._under_way[task] = handshake
-        # The socket is closed here, not by the task: a task that is cancelled before its first step runs no `finally`.
-        task.add_done_callback(lambda _: handshake.close_socket())
-        task.add_done_callback(self._ended)
+        task.add_done_callback(partial(self._ended, handshake))
 
     def _has_room(self) -> bool:
         """Returns True if another handshake may begin. If `HANDSHAKES_MAX` are under way, the oldest is cut off first,
@@ -163,7 +162,9 @@ class TlsListener:
         self._refuse(handshake.remote, TOO_MANY, f"more than {HANDSHAKES_MAX} at a time, and it is the oldest")
         return True
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _ended(self, handshake: Handshake, task: asyncio.Task[None]) -> None:
+        # Not by the task itself: cancelled before its first step, it runs no `finally`.
+        handshake.close_socket()
         self._under_way.pop(task, None)
         if self._is_full and self._resting is not None and not self._is_closed:
             self._resting.cancel()

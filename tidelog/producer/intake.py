@@ -48,7 +48,6 @@ class Intake:
         if self._renewal is not None:
             self._renewal.cancel()
             await asyncio.gather(self._renewal, return_exceptions=True)
-            self._renewal = None  # also if it was cancelled before its first step
 
     @property
     def is_waiting(self) -> bool:
@@ -124,7 +123,7 @@ class Intake:
 
     def _renew(self, route: TopicRoute) -> None:
         """Starts a task that looks for new partitions of the topic, if its metadata is stale."""
-        if self._renewal is None and not self._session.is_fresh(route.topic):
+        if (self._renewal is None or self._renewal.done()) and not self._session.is_fresh(route.topic):
             self._renewal = asyncio.get_running_loop().create_task(self._renew_route(route.topic))
 
     async def _renew_route(self, topic: str) -> None:
@@ -134,8 +133,6 @@ class Intake:
             self.routes.pop(topic, None)  # the next `send` says so
         except TidelogError as error:
             logger.info("metadata of %s could not be renewed: %s", topic, error.message)
-        finally:
-            self._renewal = None
 
     def _check_usable(self) -> None:
         if self._sender.fatal is not None:

@@ -119,7 +119,8 @@ class Sender:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        self._tasks.clear()  # of those that were cancelled before their first step, too
+        # A task that was cancelled before its first step runs no `finally`, so its entry is still there.
+        self._tasks = {queue: task for queue, task in self._tasks.items() if not task.done()}
         await self._lanes.close()
         self._abandon(ClientClosed("the producer was closed before this record was sent"))
         self.memory_freed.set()

@@ -108,7 +108,8 @@ class Presence:
         before.
         """
         self._due_s[give_up] = asyncio.get_running_loop().time() + expects_s
-        if self._watch is None:
+        # Not by a flag that the task clears: cancelled before its first step, it would clear none.
+        if self._watch is None or self._watch.done():
             self._watch = asyncio.create_task(self._look())
 
     def answered(self, give_up: GiveUp) -> None:
@@ -142,17 +143,14 @@ class Presence:
     async def _look(self) -> None:
         """Probes the broker whenever it is quiet, for as long as responses are awaited."""
         loop = asyncio.get_running_loop()
-        try:
-            while self._due_s or self._missed_s < inf or (self._is_silent and self.on_silent is not None):
-                owed_s = min(self._missed_s, min(self._due_s.values(), default=inf))
-                quiet_at_s = max(0.0 if owed_s == inf else owed_s, self._heard_s) + self.quiet_s
-                if loop.time() < quiet_at_s:  # what is due earlier may be sent meanwhile
-                    await asyncio.sleep(min(quiet_at_s - loop.time(), self.quiet_s))
-                elif not await self._is_there():
-                    self._fall_silent()
-                    await asyncio.sleep(self.quiet_s)  # a connection that is refused would be asked without end
-        finally:
-            self._watch = None
+        while self._due_s or self._missed_s < inf or (self._is_silent and self.on_silent is not None):
+            owed_s = min(self._missed_s, min(self._due_s.values(), default=inf))
+            quiet_at_s = max(0.0 if owed_s == inf else owed_s, self._heard_s) + self.quiet_s
+            if loop.time() < quiet_at_s:  # what is due earlier may be sent meanwhile
+                await asyncio.sleep(min(quiet_at_s - loop.time(), self.quiet_s))
+            elif not await self._is_there():
+                self._fall_silent()
+                await asyncio.sleep(self.quiet_s)  # a connection that is refused would be asked without end
 
     async def _is_there(self) -> bool:
         sent_s = asyncio.get_running_loop().time()
@@ -170,8 +168,7 @@ class Presence:
 
     def close(self) -> list[asyncio.Task[None]]:
         """Cancels the probes. Returns their task, if it runs, for the caller to await. Idempotent."""
-        tasks = [] if self._watch is None else [self._watch]
-        self._watch = None  # not left to the task: cancelled before its first step, it runs no `finally`
+        tasks = [] if self._watch is None or self._watch.done() else [self._watch]
         for task in tasks:
             task.cancel()
         return tasks

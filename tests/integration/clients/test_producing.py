@@ -230,6 +230,23 @@ async def test_a_failed_record_is_forgotten_with_its_error(cluster: LocalCluster
         ] == []
 
 
+async def test_a_producer_whose_requests_had_not_begun_as_it_stopped_sends_again(
+    cluster: LocalCluster, topic: str
+) -> None:
+    async with Producer(cluster.bootstrap) as producer:
+        await producer.send_and_wait(topic, b"before")
+        unsent = await producer.send(topic, b"unsent")
+        unsent.hurry()
+        await producer._sender.close()  # before the first step of the task that would send the record
+        with pytest.raises(ClientClosed):
+            await unsent
+        try:
+            async with asyncio.timeout(30):
+                assert (await producer.send_and_wait(topic, b"after")).offset == 1
+        finally:
+            await producer._sender.close()  # a record without a task would be waited for without end
+
+
 async def test_the_callers_own_error_comes_first(cluster: LocalCluster, new_topic: Any) -> None:
     topic = await new_topic(configs={"max.message.bytes": "1000"})
 

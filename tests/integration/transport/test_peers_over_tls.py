@@ -273,7 +273,7 @@ def test_silent_strangers_give_way_to_those_who_speak(
 
 
 def test_a_connection_that_is_taken_as_the_listener_closes_is_closed(play: Callable[[Scenario], None]) -> None:
-    """Its task is cancelled before its first step."""
+    """The task of its handshake is cancelled before its first step."""
 
     async def scenario(brokers: Brokers) -> None:
         keys = store(brokers.made, 1)

@@ -87,7 +87,7 @@ class Removal:
     async def follow(
         self, image: ClusterImage, held: Collection[PartitionId], *, is_admitted: bool
     ) -> list[PartitionId]:
-        """Removes what `image` says is no longer held; returns the partitions whose logs were closed for that.
+        """Removes what `image` says is no longer held; returns the partitions whose logs are not used any more.
 
         `held` are the partitions that have a replica here; no others may be in use. `is_admitted` says that the image
         has this very process registered as its node's broker.
